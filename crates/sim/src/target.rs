@@ -23,7 +23,7 @@ use crate::error::InvalidMachine;
 use crate::load::Stream;
 use crate::machine::{Machine, Submission};
 use crate::meter::{Direction, Meter, Stop};
-use crate::node::{Counters, Layout, Node};
+use crate::node::{self, Counters, Layout, Node};
 
 /// When virtual time begins: 2026-01-01 00:00 UTC, nanoseconds since 1970.
 pub const EPOCH_UNIX_NS: u64 = 1_767_225_600_000_000_000;
@@ -74,12 +74,11 @@ impl SimTarget {
         self.device_counts
     }
 
-    /// Checks what the workload asks for, and puts its streams into a node.
-    fn prepare(&self, workload: &Workload) -> Result<Node, InvalidWorkload> {
+    /// Checks what the workload asks for; its streams.
+    fn prepare(&self, workload: &Workload) -> Result<Vec<Stream>, InvalidWorkload> {
         workload.validate()?;
         check_modelled(workload)?;
-        let mut node = Node::new(&self.machine, &self.layout, workload.randseed);
-        let end = node.target_bytes;
+        let end = node::target_bytes(&self.machine, &self.layout);
         let block = u64::from(self.facts.logical_block_bytes);
         if !workload.min_bs().is_multiple_of(block) {
             let value = units::bytes_short(workload.min_bs());
@@ -89,6 +88,7 @@ impl SimTarget {
         let targets = if self.layout.is_separate() { self.layout.devices.len() as u32 } else { 1 };
         let cores = self.machine.host.cores;
         let first_cpu = u32::from(self.machine.host.interrupts.delivery == crate::machine::Delivery::OneCpu);
+        let mut streams = Vec::new();
         for target in 0..targets {
             let part =
                 if targets == 1 { workload.clone() } else { dealing::part_of(workload, targets, target)? };
@@ -96,10 +96,10 @@ impl SimTarget {
             for region in regions {
                 let number = target * workload.numjobs + region.job;
                 let cpu = first_cpu + number % (cores - first_cpu);
-                node.streams.push(Stream::new(&part, number, target, cpu, region));
+                streams.push(Stream::new(&part, number, target, cpu, region));
             }
         }
-        Ok(node)
+        Ok(streams)
     }
 
     fn record(&self, workload: &Workload, node: &mut Node, meter: &mut Meter) -> RunRecord {
@@ -327,7 +327,10 @@ impl SimTarget {
     /// # Errors
     /// [`TargetError::Invalid`], and [`TargetError::Interrupted`] where it was stopped before anything counted.
     pub fn run_once(&mut self, workload: &Workload) -> Result<SimRun, TargetError> {
-        let mut node = self.prepare(workload).map_err(|error| TargetError::Invalid(Box::new(error)))?;
+        let streams = self.prepare(workload).map_err(|error| TargetError::Invalid(Box::new(error)))?;
+        let node = Node::new(&self.machine, &self.layout, workload.randseed, &self.interrupt);
+        let mut node = node.ok_or(TargetError::Interrupted)?;
+        node.streams = streams;
         let runtime = workload.runtime.map(|runtime| runtime.as_nanos() as Time);
         // A run of a given size goes to its end, and counts all of it.
         let is_sized = runtime.is_none() && !workload.time_based && workload.size.is_some();
@@ -417,11 +420,11 @@ fn facts(machine: &Machine, layout: &Layout) -> TargetFacts {
     let drives = layout.devices.iter().map(|device| format!("drive{device}"));
     let has_array = layout.kind.has_chunk() && layout.devices.len() > 1;
     let array = has_array.then(|| if layout.md_members() > 0 { "md0" } else { "stripe0" }.to_owned());
-    let node = Node::new(machine, layout, 0);
+    let target_bytes = node::target_bytes(machine, layout);
     TargetFacts {
         spec: format!("{}({}):{}", layout.kind.word(), layout.devices.len(), machine.name),
         kind: if layout.is_separate() { "separate" } else { "simulated" }.to_owned(),
-        size_bytes: node.target_bytes * if layout.is_separate() { layout.devices.len() as u64 } else { 1 },
+        size_bytes: target_bytes * if layout.is_separate() { layout.devices.len() as u64 } else { 1 },
         logical_block_bytes: 512,
         filesystem: layout.filesystem.map(|fs| fs.word().to_owned()),
         block_devices: array.into_iter().chain(drives).collect(),

@@ -71,6 +71,29 @@ fn a_run_that_is_stopped_has_what_was_seen_until_then() {
     );
 }
 
+/// One drive whose state is made before a run.
+fn small_flash() -> Machine {
+    let drive = "model = \"ftl\"\nchannels = 1\nchips_per_channel = 1\ndies_per_chip = 1\nplanes_per_die = 1\nblocks_per_plane = 64\n\
+                 pages_per_block = 64\npage_bytes = \"4k\"\nover_provisioning = 0.3\nread_us = 50\nprogram_us = 200\nerase_us = 2000\n\
+                 channel_bytes_per_s = 4e8\nwrite_buffer_bytes = \"64k\"\nlink_bytes_per_s = 1e9\nqueue_depth = 32";
+    let host = "cores = 1\nsubmission = \"threads\"\npath_us = 1";
+    let text = format!("name = \"small flash\"\ndrives = 1\n[host]\n{host}\n[drive]\n{drive}\n");
+    Machine::parse("small.toml", &text).expect("can be")
+}
+
+#[test]
+fn a_drive_that_is_told_to_stop_while_it_is_filled_runs_nothing() {
+    let machine = Arc::new(Machine::brought("nvme-node-2026", &|_, _| {}).expect("is brought"));
+    let flash = Arc::new(small_flash());
+    for (machine, is_filled) in [(machine, false), (flash, true)] {
+        let stopped = Arc::new(std::sync::atomic::AtomicBool::new(true));
+        let target = SimTarget::new(Arc::clone(&machine), Layout::all(&machine), Stop::default());
+        let mut target = target.expect("can be").interrupted_by(stopped);
+        let run = target.run_once(&Workload { size: Some(1 << 20), ..Workload::default() });
+        assert_eq!(run.is_err(), is_filled, "{}", machine.name);
+    }
+}
+
 #[test]
 fn the_files_are_those_of_the_directory() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
@@ -92,6 +115,17 @@ fn a_mistake_is_named_with_key_and_value_in_one_line() {
         ("drives = 16 ", "drives = 0 ", "drives=0: must be from 1 to 4096"),
         ("path_us = 9.6", "path_us = -1", "host.path_us=-1: must be from 0 to 10000000"),
         ("path_us = 9.6", "path_us = nan", "host.path_us=NaN: must be from 0"),
+        ("idle_us = 300", "idle_us = -1", "host.schedulers.anticipatory.idle_us=-1: must be from 0"),
+        (
+            "noop = { policy = \"noop\" }",
+            "noop = { policy = \"noop\", idle_us = 5 }",
+            "host.schedulers.noop.idle_us=5: is for schedulers that wait",
+        ),
+        (
+            "cfq = { policy = \"cfq\" }",
+            "cfq = { policy = \"cfq\", quantum = 0 }",
+            "host.schedulers.cfq.quantum=0: must be from 1",
+        ),
         ("size = \"64g\"", "size = \"1k\"", "drive.size=1024: is smaller than a page, 4096 bytes"),
         ("size = \"64g\"", "size = 4097", "drive.size=4097: is not a multiple of a page, 4096 bytes"),
         ("page_bytes = \"4k\"", "page_bytes = 0", "drive.page_bytes=0: is smaller than a sector"),

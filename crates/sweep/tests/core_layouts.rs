@@ -9,6 +9,7 @@ use sweep::plan::{Margin, Order, Plan, Prepare, Protocol, Rules, Step, StepKind}
 use sweep::space::{Overrides, Space};
 
 const TABLE_1: &str = include_str!("../../../examples/dash-io.toml");
+const ELEVATORS: &str = include_str!("../../../examples/dash-io-2010.toml");
 
 fn space(text: &str) -> Space {
     Space::parse("s.toml", text).unwrap_or_else(|e| panic!("{e}"))
@@ -31,6 +32,15 @@ fn table_1_of_the_papers_is_240_configurations_and_16800_runs_of_46_hours_40() {
     let control = &plan.points[plan.rules.control.unwrap() as usize];
     assert_eq!(control.test_type.unwrap().number(), 9);
     assert!(space.points.iter().all(|p| p.target == LAYOUT && p.layout["drives"].split(',').count() == 16));
+}
+
+#[test]
+fn the_papers_own_schedulers_are_20_configurations_and_1400_runs() {
+    let space = space(ELEVATORS);
+    let configurations: BTreeSet<&BTreeMap<String, String>> =
+        space.points.iter().map(|p| &p.layout).collect();
+    assert_eq!((configurations.len(), space.points.len()), (20, 280));
+    assert_eq!(space.plan(1).runs.len(), 1_400);
 }
 
 #[test]

@@ -19,6 +19,12 @@ use super::spec::{FlashSpec, Placement, Preconditioning};
 /// No page, no block.
 pub const NONE: u32 = u32::MAX;
 
+/// Pages between two looks at whether a drive that is filled is still wanted.
+pub const PAGES_BETWEEN_LOOKS: usize = 1 << 16;
+
+/// Whether what is being made is not wanted any more.
+pub type Stopped<'a> = &'a dyn Fn() -> bool;
+
 /// Who writes a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
@@ -84,9 +90,10 @@ pub struct Ftl {
 }
 
 impl Ftl {
-    /// The flash of `spec` in its state before the run.
+    /// The flash of `spec` in its state before the run. Filling a large drive takes seconds: once `stopped` says so, what is left is not
+    /// filled, and the drive is of no use.
     #[must_use]
-    pub fn new(spec: &FlashSpec, rng: &mut Rng) -> Self {
+    pub fn new(spec: &FlashSpec, rng: &mut Rng, stopped: Stopped<'_>) -> Self {
         let planes = spec.planes();
         let data = spec.data_pages() as u32;
         let mapping = spec.entries_per_mapping_page().map_or(0, |entries| data.div_ceil(entries));
@@ -117,18 +124,28 @@ impl Ftl {
             let closed = vec![NONE; spec.pages_per_block as usize + 1];
             ftl.planes.push(Plane { free, open, closed, fewest: 0, collected: 0 });
         }
-        ftl.precondition(spec, data, mapping, rng);
+        ftl.precondition(spec, data, mapping, rng, stopped);
         ftl
     }
 
     /// Writes what the drive holds before the run: the map's pages always, data by `spec.state`.
-    fn precondition(&mut self, spec: &FlashSpec, data: u32, mapping: u32, rng: &mut Rng) {
+    fn precondition(
+        &mut self,
+        spec: &FlashSpec,
+        data: u32,
+        mapping: u32,
+        rng: &mut Rng,
+        stopped: Stopped<'_>,
+    ) {
         let planes = self.planes.len();
         let occupied = match spec.state {
             Preconditioning::Empty => 0,
             Preconditioning::Full | Preconditioning::Steady => (f64::from(data) * spec.occupied) as u32,
         };
         for position in 0..planes {
+            if stopped() {
+                return;
+            }
             let of = |first: u32, end: u32| {
                 let skip = (position + planes - first as usize % planes) % planes;
                 (first..end).skip(skip).step_by(planes)
@@ -136,9 +153,12 @@ impl Ftl {
             let pages: Vec<u32> = of(0, occupied).chain(of(data, data + mapping)).collect();
             let plane = self.stripe[position];
             if spec.state == Preconditioning::Steady {
-                self.age(plane, pages, rng);
+                self.age(plane, pages, rng, stopped);
             } else {
-                for page in pages {
+                for (n, page) in pages.into_iter().enumerate() {
+                    if n % PAGES_BETWEEN_LOOKS == 0 && stopped() {
+                        return;
+                    }
                     self.write_to(page, plane, Stream::New);
                 }
             }
@@ -148,14 +168,21 @@ impl Ftl {
     /// Gives `plane` the state that uniform random writes of `pages` leave in the long run: the blocks' shares of valid pages
     /// fall exponentially with their age, from 1 for the youngest, at the rate at which all pages have room. (The derivation of
     /// the amplification α/(α + W(−αe^−α)): Desnoyers, Analytic Models of SSD Write Performance, 2014.)
-    fn age(&mut self, plane: u32, mut pages: Vec<u32>, rng: &mut Rng) {
+    fn age(&mut self, plane: u32, mut pages: Vec<u32>, rng: &mut Rng, stopped: Stopped<'_>) {
         for i in (1..pages.len()).rev() {
+            if i % PAGES_BETWEEN_LOOKS == 0 && stopped() {
+                return;
+            }
             pages.swap(i, rng.below(i as u64 + 1) as usize);
         }
         let blocks = self.planes[plane as usize].free.len() as u32 - self.start_blocks;
         let rate = decay(f64::from(blocks) * f64::from(self.pages_per_block) / pages.len().max(1) as f64);
+        let blocks_between_looks = (PAGES_BETWEEN_LOOKS as u32 / self.pages_per_block).max(1);
         let (mut placed, mut expected) = (0, 0.0);
         for age in 0..blocks {
+            if age % blocks_between_looks == 0 && stopped() {
+                return;
+            }
             expected +=
                 f64::from(self.pages_per_block) * (-rate * (f64::from(age) + 0.5) / f64::from(blocks)).exp();
             let end =

@@ -100,6 +100,12 @@ impl FlashSpec {
     /// The drive, in its state before the run. The description has passed [`FlashSpec::check`].
     #[must_use]
     pub fn build(&self, seed: u64) -> FlashDrive {
+        self.build_unless(seed, &|| false)
+    }
+
+    /// The same, given up once `stopped` says so: what is returned then is of no use.
+    #[must_use]
+    pub fn build_unless(&self, seed: u64, stopped: &dyn Fn() -> bool) -> FlashDrive {
         let mut rng = Rng::new(seed);
         let data_pages = self.data_pages() as u32;
         let mapping = self
@@ -107,7 +113,7 @@ impl FlashSpec {
             .map(|entries| MappingCache::new(self.mapping_cache_entries, entries, data_pages));
         FlashDrive {
             data_pages,
-            ftl: Ftl::new(self, &mut rng),
+            ftl: Ftl::new(self, &mut rng, stopped),
             units: Units::new(self),
             operations: Operations::default(),
             rng,

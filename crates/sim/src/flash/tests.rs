@@ -43,7 +43,7 @@ fn seen(spec: &FlashSpec, load: &Load) -> Seen {
 /// Pages programmed per page written by the host under uniform random writes, without time.
 fn amplification(spec: &FlashSpec) -> f64 {
     let mut rng = Rng::new(3);
-    let mut ftl = Ftl::new(spec, &mut rng);
+    let mut ftl = Ftl::new(spec, &mut rng, &|| false);
     let pages = spec.data_pages();
     let (mut programs, writes) = (0, 6 * pages);
     for written in 0..writes {
@@ -296,5 +296,37 @@ proptest! {
         prop_assert_eq!((drive.buffered, drive.buffered_operations), (0, 0));
         prop_assert_eq!(drive.operations.in_use(), 0);
         drive.ftl.verify();
+    }
+}
+
+#[test]
+fn filling_a_drive_ends_soon_after_it_is_told_to() {
+    let pages = 200_000;
+    for state in [Preconditioning::Full, Preconditioning::Steady] {
+        let spec = FlashSpec {
+            dies_per_chip: 1,
+            blocks_per_plane: pages / 256,
+            pages_per_block: 256,
+            state,
+            ..small()
+        };
+        let looks = std::cell::Cell::new(0);
+        let filled = |most: u64| {
+            looks.set(0);
+            let stopped = || {
+                looks.set(looks.get() + 1);
+                looks.get() > most
+            };
+            let ftl = Ftl::new(&spec, &mut Rng::new(1), &stopped);
+            (0..spec.data_pages() as u32).filter(|page| ftl.find(*page).is_some()).count()
+        };
+        assert_eq!(filled(u64::MAX), spec.data_pages() as usize);
+        let all = looks.get();
+        assert!(all >= 2 * u64::from(pages) / ftl::PAGES_BETWEEN_LOOKS as u64, "{state:?}: {all} looks");
+        for most in 0..all {
+            let pages = filled(most);
+            assert!(pages <= most as usize * ftl::PAGES_BETWEEN_LOOKS, "{state:?}, told at {most}: {pages}");
+            assert!(looks.get() <= most + 2, "{state:?}: goes on for {} looks after {most}", looks.get());
+        }
     }
 }

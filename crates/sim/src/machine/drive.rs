@@ -7,7 +7,7 @@ use crate::device::{DeviceModel, Time};
 use crate::drives::disk::{Disk, DiskSpec};
 use crate::drives::network::{Network, NetworkSpec};
 use crate::drives::ssd::{Ssd, SsdSpec};
-use crate::flash::FlashSpec;
+use crate::flash::{FlashSpec, Preconditioning};
 use crate::values::{self, Checked};
 
 /// What a drive is.
@@ -25,14 +25,14 @@ pub enum DriveSpec {
 }
 
 impl DriveSpec {
-    /// Drive `index` of a machine whose run has `seed`.
+    /// Drive `index` of a machine whose run has `seed`. Once `stopped` says so it is not filled any further, and of no use.
     #[must_use]
-    pub fn build(&self, seed: u64, index: u32) -> Box<dyn DeviceModel> {
+    pub fn build(&self, seed: u64, index: u32, stopped: &dyn Fn() -> bool) -> Box<dyn DeviceModel> {
         let mut state = seed ^ (u64::from(index) << 32);
         let own = split_mix(&mut state);
         match self {
             Self::Ssd(spec) => Box::new(Ssd::new(spec.clone(), own)),
-            Self::Ftl(spec) => Box::new(spec.build(own)),
+            Self::Ftl(spec) => Box::new(spec.build_unless(own, stopped)),
             Self::Network(spec) => Box::new(Network::new(spec.clone(), own)),
             Self::Disk(spec) => Box::new(Disk::new(spec.clone(), own)),
         }
@@ -59,6 +59,42 @@ impl DriveSpec {
     #[must_use]
     pub fn is_flash(&self) -> bool {
         matches!(self, Self::Ssd(_) | Self::Ftl(_))
+    }
+
+    /// Whether it acknowledges writes that are lost with power.
+    #[must_use]
+    pub fn has_volatile_cache(&self) -> bool {
+        match self {
+            Self::Ssd(spec) => spec.write_cache,
+            Self::Ftl(spec) => spec.volatile_cache && spec.write_buffer_bytes > 0,
+            Self::Network(_) | Self::Disk(_) => false,
+        }
+    }
+
+    /// The unit that it would tell the host to write in, bytes: a page of flash, where that is not more than 4 KiB, which is the most that drives tell.
+    #[must_use]
+    pub fn physical_block_bytes(&self) -> u32 {
+        match self {
+            Self::Ssd(spec) => spec.page_bytes.0.min(4096) as u32,
+            Self::Ftl(spec) => spec.page_bytes.min(4096) as u32,
+            Self::Network(_) | Self::Disk(_) => 512,
+        }
+    }
+
+    /// Bytes from its start that hold data before a run.
+    #[must_use]
+    pub fn occupied_bytes(&self) -> u64 {
+        match self {
+            Self::Ftl(spec) if spec.state == Preconditioning::Empty => 0,
+            Self::Ftl(spec) => (spec.size_bytes() as f64 * spec.occupied) as u64,
+            _ => self.size_bytes(),
+        }
+    }
+
+    /// Whether a run begins as the drive's writes leave it in the long run, and not after a single one.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        !matches!(self, Self::Ftl(spec) if spec.state != Preconditioning::Steady)
     }
 
     /// The rate of the link to it, bytes a second, where the model has one.

@@ -128,6 +128,49 @@ pub struct Scheduler {
     /// CPU time that it adds to a request.
     #[serde(default)]
     pub io_us: f64,
+    /// Anticipatory and CFQ: how long a device waits for the next request of the process whose last one it served.
+    #[serde(default)]
+    pub idle_us: f64,
+    /// Anticipatory and CFQ: how long a process has a device while others wait for it.
+    #[serde(default = "slice_us")]
+    pub slice_us: f64,
+    /// CFQ: requests of a process in a device while others wait for it.
+    #[serde(default = "quantum")]
+    pub quantum: u32,
+    /// Deadline: requests of a batch.
+    #[serde(default = "batch")]
+    pub batch: u32,
+    /// Deadline: time after which a read begins the next batch of reads.
+    #[serde(default = "read_expire_us")]
+    pub read_expire_us: f64,
+    /// Deadline: time after which a write begins the next batch of writes.
+    #[serde(default = "write_expire_us")]
+    pub write_expire_us: f64,
+}
+
+/// Linux 2.6, `block/cfq-iosched.c`: `cfq_slice_sync`.
+fn slice_us() -> f64 {
+    100_000.0
+}
+
+/// Linux 2.6, `block/cfq-iosched.c`: `cfq_quantum`.
+fn quantum() -> u32 {
+    4
+}
+
+/// Linux 2.6, `block/deadline-iosched.c`: `fifo_batch`.
+fn batch() -> u32 {
+    16
+}
+
+/// Linux 2.6, `block/deadline-iosched.c`: `read_expire`.
+fn read_expire_us() -> f64 {
+    500_000.0
+}
+
+/// Linux 2.6, `block/deadline-iosched.c`: `write_expire`.
+fn write_expire_us() -> f64 {
+    5_000_000.0
 }
 
 /// What a scheduler does with the requests that wait for a device. All merge neighbours.
@@ -138,8 +181,35 @@ pub enum Policy {
     Noop,
     /// By address upwards, then from the lowest again.
     Elevator,
+    /// Batches of reads and batches of writes, each by address but for those whose time is over.
+    Deadline,
     /// By address, and one request in the device at a time, so that the next one's neighbour may still come.
     Anticipatory,
+    /// A slice of time for each process, one after the other, by address within it.
+    Cfq,
+}
+
+impl Scheduler {
+    fn check(&self, name: &str) -> Checked {
+        let key = |key: &str| format!("host.schedulers.{name}.{key}");
+        let times = [
+            ("io_us", self.io_us),
+            ("idle_us", self.idle_us),
+            ("slice_us", self.slice_us),
+            ("read_expire_us", self.read_expire_us),
+            ("write_expire_us", self.write_expire_us),
+        ];
+        times.into_iter().try_for_each(|(time, value)| values::micros(&key(time), value))?;
+        values::count(&key("quantum"), self.quantum, 1 << 16)?;
+        values::count(&key("batch"), self.batch, 1 << 16)?;
+        let waits = matches!(self.policy, Policy::Anticipatory | Policy::Cfq);
+        if self.idle_us > 0.0 && !waits {
+            let hint = "leave it out, or take policy = \"anticipatory\" or \"cfq\"";
+            let reason = "is for schedulers that wait for a request, which this policy does not";
+            return Err(InvalidMachine::new(key("idle_us"), self.idle_us, reason, hint));
+        }
+        Ok(())
+    }
 }
 
 impl Host {
@@ -205,9 +275,7 @@ impl Host {
                 )?;
             }
         }
-        self.schedulers.iter().try_for_each(|(name, scheduler)| {
-            values::micros(&format!("host.schedulers.{name}.io_us"), scheduler.io_us)
-        })
+        self.schedulers.iter().try_for_each(|(name, scheduler)| scheduler.check(name))
     }
 }
 

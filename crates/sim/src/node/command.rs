@@ -13,6 +13,8 @@ pub(crate) struct Command {
     pub offset: u64,
     /// The request that it belongs to.
     pub request: u32,
+    /// The process that made it.
+    pub owner: u32,
     /// The next command merged into this one, and of a head, the last.
     pub next: u32,
     last: u32,
@@ -44,6 +46,7 @@ impl Commands {
             bytes,
             offset,
             request,
+            owner: NONE,
             next: NONE,
             last: NONE,
             member,
@@ -79,7 +82,7 @@ impl Commands {
         self.free.push(id);
     }
 
-    /// Appends command `id` to `head` if it follows it on the device and the whole stays within `max_bytes`.
+    /// Appends command `id`, with what was merged into it, to `head` if it follows it on the device and the whole stays within `max_bytes`.
     #[inline]
     pub fn merge(&mut self, head: u32, id: u32, max_bytes: u32) -> bool {
         let own = self.all[id as usize];
@@ -91,7 +94,7 @@ impl Commands {
         let tail = if first.last == NONE { head } else { first.last };
         self.all[tail as usize].next = id;
         let first = &mut self.all[head as usize];
-        first.last = id;
+        first.last = if own.last == NONE { id } else { own.last };
         first.bytes += own.bytes;
         true
     }

@@ -3,7 +3,7 @@
 use base::{Filesystem, LayoutKind};
 
 use crate::error::InvalidMachine;
-use crate::machine::{Machine, Policy};
+use crate::machine::{Machine, Scheduler};
 
 /// What is built of a machine's block devices.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,12 +103,11 @@ impl Layout {
         }
     }
 
-    /// What the scheduler does, and the CPU time that it adds to a request, microseconds.
+    /// The scheduler: that of its name, or the machine's default.
     #[must_use]
-    pub(crate) fn policy(&self, machine: &Machine) -> (Policy, f64) {
+    pub(crate) fn scheduler_of<'m>(&self, machine: &'m Machine) -> Option<&'m Scheduler> {
         let all = &machine.host.schedulers;
         let named = self.scheduler.as_ref().and_then(|name| all.get(name));
-        let default = || all.get("none").or_else(|| all.values().next());
-        named.or_else(default).map_or((Policy::Noop, 0.0), |scheduler| (scheduler.policy, scheduler.io_us))
+        named.or_else(|| all.get("none")).or_else(|| all.values().next())
     }
 }

@@ -1,10 +1,11 @@
-//! A block device as the host has it: the queue of requests that wait, in the order of its scheduler, and those in the device.
+//! A block device as the host has it: the requests that wait ([`super::scheduler`]), and those in the device.
 
 use std::collections::VecDeque;
 
-use super::command::{Commands, NONE};
+use super::command::{Command, Commands};
+use super::scheduler::Queue;
 use crate::device::{Operation, Time};
-use crate::machine::Policy;
+use crate::machine::{Policy, Scheduler};
 
 /// What a device did, as diskstats counts it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,30 +33,29 @@ pub(crate) fn direction(operation: Operation) -> usize {
 /// A block device.
 #[derive(Debug)]
 pub(crate) struct Member {
-    waiting: VecDeque<u32>,
+    waiting: Queue,
     /// Requests in the device, and how many it takes.
     in_device: u32,
     depth: u32,
-    policy: Policy,
-    /// Where the elevator stands.
-    position: u64,
     /// Whether requests are held back until more of them are there.
     is_plugged: bool,
     max_bytes: u32,
+    /// The instant of the last wake that was asked for, while the device waits for a request.
+    wake_at: Option<Time>,
     served: Served,
     changed_at: Time,
 }
 
 impl Member {
-    pub fn new(depth: u32, policy: Policy, max_bytes: u32) -> Self {
+    pub fn new(depth: u32, scheduler: Option<&Scheduler>, max_bytes: u32) -> Self {
+        let is_one_by_one = scheduler.is_some_and(|scheduler| scheduler.policy == Policy::Anticipatory);
         Self {
-            waiting: VecDeque::new(),
+            waiting: Queue::new(scheduler),
             in_device: 0,
-            depth: if policy == Policy::Anticipatory { 1 } else { depth },
-            policy,
-            position: 0,
+            depth: if is_one_by_one { 1 } else { depth },
             is_plugged: false,
             max_bytes,
+            wake_at: None,
             served: Served::default(),
             changed_at: 0,
         }
@@ -90,15 +90,14 @@ impl Member {
     #[inline]
     pub fn add(&mut self, now: Time, id: u32, commands: &mut Commands, plug_at: Option<u32>) {
         self.account(now);
-        if let Some(last) = self.waiting.back().copied() {
-            if commands.merge(last, id, self.max_bytes) {
-                self.served.merges[direction(commands.get(id).operation)] += 1;
-                return;
-            }
-        } else if plug_at.is_some() {
+        let was_empty = self.waiting.len() == 0;
+        if !self.waiting.add(now, id, commands, self.max_bytes) {
+            self.served.merges[direction(commands.get(id).operation)] += 1;
+            return;
+        }
+        if was_empty && plug_at.is_some() {
             self.is_plugged = true;
         }
-        self.waiting.push_back(id);
         if plug_at.is_some_and(|at| self.waiting.len() >= at as usize) {
             self.is_plugged = false;
         }
@@ -112,38 +111,35 @@ impl Member {
 
     /// The next command for the device, if it takes one.
     #[inline]
-    pub fn next(&mut self, commands: &Commands) -> Option<u32> {
-        if self.is_plugged || self.in_device == self.depth || self.waiting.is_empty() {
+    pub fn next(&mut self, now: Time, commands: &Commands) -> Option<u32> {
+        if self.is_plugged || self.in_device == self.depth {
             return None;
         }
-        let chosen = match self.policy {
-            Policy::Noop => 0,
-            Policy::Elevator | Policy::Anticipatory => self.nearest_above(commands),
-        };
-        let id = if chosen == 0 { self.waiting.pop_front() } else { self.waiting.remove(chosen) }?;
-        let command = commands.get(id);
-        self.position = command.offset + u64::from(command.bytes);
+        let id = self.waiting.next(now, commands)?;
         self.in_device += 1;
         Some(id)
     }
 
-    /// The waiting command with the lowest address from the elevator upwards, or of all.
-    fn nearest_above(&self, commands: &Commands) -> usize {
-        let address = |id: u32| {
-            let offset = commands.get(id).offset;
-            (offset < self.position, offset)
-        };
-        (0..self.waiting.len()).min_by_key(|n| address(self.waiting[*n])).unwrap_or(0)
+    /// An instant at which the device has waited long enough for a request, the first time that it is asked for: others are let in then.
+    #[inline]
+    pub fn wake(&mut self) -> Option<Time> {
+        let until = self.waiting.idle_until()?;
+        if self.wake_at == Some(until) || self.waiting.len() == 0 {
+            return None;
+        }
+        self.wake_at = Some(until);
+        self.wake_at
     }
 
     /// A command left the device.
     #[inline]
-    pub fn finish(&mut self, now: Time, operation: Operation, bytes: u32) {
+    pub fn finish(&mut self, now: Time, command: &Command) {
         self.account(now);
         self.in_device -= 1;
-        let direction = direction(operation);
+        self.waiting.finish(now, command);
+        let direction = direction(command.operation);
         self.served.ios[direction] += 1;
-        self.served.bytes[direction] += u64::from(bytes);
+        self.served.bytes[direction] += u64::from(command.bytes);
     }
 }
 
@@ -154,5 +150,3 @@ pub(crate) struct Port {
     pub in_device: u32,
     pub depth: u32,
 }
-
-const _: () = assert!(NONE == u32::MAX);

@@ -16,7 +16,9 @@ mod cpu;
 pub mod layout;
 mod member;
 mod path;
+mod scheduler;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,6 +49,8 @@ enum Kind {
     Bio(u32),
     /// The controller is done with a command.
     Controlled(u32),
+    /// A block device has waited long enough for a request.
+    Waited(u32),
     /// A device asked for this.
     Wake { device: u32, token: u32 },
     /// A device ended a command.
@@ -159,8 +163,9 @@ pub(crate) struct Counters {
 }
 
 impl Node {
-    /// A machine at rest, with a layout that it can have; all that is drawn follows from `seed`.
-    pub fn new(machine: &Machine, layout: &Layout, seed: u64) -> Self {
+    /// A machine at rest, with a layout that it can have; all that is drawn follows from `seed`. None where `stop` is set while a drive
+    /// is filled, which takes seconds for a large one.
+    pub fn new(machine: &Machine, layout: &Layout, seed: u64, stop: &AtomicBool) -> Option<Self> {
         let host = &machine.host;
         let (drives_each, strip_bytes, controller_ns, queue_depth) = match &machine.controller {
             Some(Controller::Raid { drives, io_us, untuned_us, strip_bytes, queue_depth, .. }) => {
@@ -174,13 +179,23 @@ impl Node {
             .iter()
             .flat_map(|device| (0..drives_each).map(move |n| device * drives_each + n))
             .collect();
-        let devices: Vec<_> = drive_indices.iter().map(|n| machine.drive_spec(*n).build(seed, *n)).collect();
-        let (policy, scheduler_us) = layout.policy(machine);
+        // Asked only by drives that take time to fill.
+        let given_up = Cell::new(false);
+        let stopped = || {
+            given_up.set(stop.load(Ordering::Relaxed));
+            given_up.get()
+        };
+        let build = |n: &u32| (!given_up.get()).then(|| machine.drive_spec(*n).build(seed, *n, &stopped));
+        let devices: Vec<_> = drive_indices.iter().map_while(build).collect();
+        if given_up.get() {
+            return None;
+        }
+        let scheduler = layout.scheduler_of(machine);
         let max_bytes = layout.request_bytes.map_or(host.request_bytes.0, u64::from);
         let member = |first: usize| {
             let limits = devices[first].limits();
             let depth = queue_depth.unwrap_or(limits.queue_depth);
-            Member::new(depth, policy, max_bytes.min(u64::from(limits.max_command_bytes)) as u32)
+            Member::new(depth, scheduler, max_bytes.min(u64::from(limits.max_command_bytes)) as u32)
         };
         let members = (0..layout.devices.len()).map(|n| member(n * drives_each as usize)).collect();
         let per_controller = machine.controller.as_ref().map_or(1, |controller| match controller {
@@ -192,7 +207,7 @@ impl Node {
         let interrupts = &host.interrupts;
         let reserved = u32::from(interrupts.delivery == Delivery::OneCpu);
         let targets = if layout.is_separate() { layout.devices.len() } else { 1 };
-        Self {
+        Some(Self {
             events: Events::default(),
             cpus: Cpus::new(host.cores, reserved),
             commands: Commands::default(),
@@ -208,7 +223,7 @@ impl Node {
             streams: Vec::new(),
             effects: Effects::default(),
             costs: Costs {
-                path: ns(host.path_us + md_us + scheduler_us),
+                path: ns(host.path_us + md_us + scheduler.map_or(0.0, |scheduler| scheduler.io_us)),
                 page: ns(host.page_us),
                 bio: ns(host.bio_us),
                 completion: ns(
@@ -236,7 +251,7 @@ impl Node {
             target_bytes: target_bytes(machine, layout),
             at_begin: None,
             devices,
-        }
+        })
     }
 
     /// Runs until the meter has seen enough, no request is left, or `stop` is set, which is looked at when requests end: then all counters
@@ -254,6 +269,7 @@ impl Node {
                 Kind::Submitted(request) => self.submit_whole(now, request),
                 Kind::Bio(request) => self.submit_bio(now, request),
                 Kind::Controlled(command) => self.reach_drive(now, command),
+                Kind::Waited(member) => self.dispatch(now, member),
                 Kind::Wake { device, token } => {
                     self.devices[device as usize].wake(now, token, &mut self.effects);
                     self.take_effects(device);
@@ -304,7 +320,7 @@ impl Node {
 }
 
 /// Bytes of a target of this layout.
-fn target_bytes(machine: &Machine, layout: &Layout) -> u64 {
+pub(crate) fn target_bytes(machine: &Machine, layout: &Layout) -> u64 {
     let drives_each = machine.drives / machine.host_devices();
     let of_device = |device: &u32| {
         let drives = device * drives_each..(device + 1) * drives_each;

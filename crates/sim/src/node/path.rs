@@ -147,12 +147,14 @@ impl Node {
     fn put(&mut self, now: Time, id: u32, length: u32, plug: Option<u32>) -> u32 {
         let request = self.requests[id as usize];
         let (member, offset) = self.place(&request);
+        let owner = if self.submission == Submission::Threads { id } else { request.stream };
         let queue = &mut self.members[member as usize];
         let mut done = 0;
         while done < length {
             let bytes = (length - done).min(queue.max_bytes());
             let at = offset + u64::from(done);
             let command = self.commands.make(request.operation, member, at, bytes, id);
+            self.commands.get_mut(command).owner = owner;
             queue.add(now, command, &mut self.commands, plug);
             self.requests[id as usize].pending += 1;
             done += bytes;
@@ -201,8 +203,8 @@ impl Node {
 
     /// Lets commands into a device while it takes any.
     #[inline]
-    fn dispatch(&mut self, now: Time, member: u32) {
-        while let Some(id) = self.members[member as usize].next(&self.commands) {
+    pub(super) fn dispatch(&mut self, now: Time, member: u32) {
+        while let Some(id) = self.members[member as usize].next(now, &self.commands) {
             self.commands.get_mut(id).dispatched = now;
             if self.drives_each > 1 {
                 self.cut(now, id);
@@ -213,6 +215,9 @@ impl Node {
             } else {
                 self.reach_drive(now, id);
             }
+        }
+        if let Some(at) = self.members[member as usize].wake() {
+            self.events.push(at, Kind::Waited(member));
         }
     }
 
@@ -296,7 +301,7 @@ impl Node {
     #[inline]
     fn left_device(&mut self, now: Time, id: u32) {
         let command = *self.commands.get(id);
-        self.members[command.member as usize].finish(now, command.operation, command.bytes);
+        self.members[command.member as usize].finish(now, &command);
         self.dispatch(now, command.member);
         if self.bus_bytes_per_s > 0.0 {
             let controller = &mut self.controllers[self.controller_of[command.member as usize] as usize];
