@@ -90,7 +90,7 @@ fn scaling(report: &Report, put: Put<'_>) {
             for step in &curve.steps {
                 let mark = |series: &str, value, unit, interval| Mark {
                     figure: "scaling",
-                    papers: "DASH-IO Figs. 9, 10; DASH Fig. 4",
+                    papers: papers::of_scaling(&of.work).unwrap_or_default(),
                     series: series.to_owned(),
                     x: step.width.to_string(),
                     value,
@@ -110,7 +110,7 @@ fn depth(report: &Report, put: Put<'_>) {
         for step in &curve.steps {
             put(Mark {
                 figure: "depth",
-                papers: "DASH-IO Figs. 13, 14",
+                papers: papers::DEPTH,
                 series: curve.label.clone(),
                 x: step.iodepth.to_string(),
                 value: step.bandwidth.mean,
@@ -126,7 +126,7 @@ fn ladders(report: &Report, put: Put<'_>) {
     for of in &report.ladders {
         let mark = |x: String, figure: crate::analysis::Estimate| Mark {
             figure: "ladder",
-            papers: "DASH Fig. 3",
+            papers: papers::LADDER,
             series: of.work.label(),
             x,
             value: figure.mean,
@@ -147,7 +147,7 @@ fn passes(report: &Report, put: Put<'_>) {
         for pass in &trend.passes {
             put(Mark {
                 figure: "passes",
-                papers: "DASH-IO Figs. 4, 5",
+                papers: papers::PASSES,
                 series: trend.direction.plural().to_owned(),
                 x: pass.pass.to_string(),
                 value: pass.relative,
@@ -162,7 +162,7 @@ fn passes(report: &Report, put: Put<'_>) {
             if let Some(value) = value {
                 put(Mark {
                     figure: "variation",
-                    papers: "DASH-IO Figs. 6, 7",
+                    papers: papers::VARIATION,
                     series: series.to_owned(),
                     x: point.point.to_string(),
                     value,

@@ -63,17 +63,24 @@ pub fn markdown(report: &Report) -> String {
     section(&mut text, "What limits it", &limits::found(report));
     section(&mut text, "Limits by test", &limits::matrix(report));
     section(&mut text, "Configurations", &sheets::points(report).without_empty_columns());
+    // Where the papers have a figure helps only whoever compares with the papers.
+    let named = |title: &str, papers: Option<&str>| match papers.filter(|_| report.is_papers()) {
+        Some(papers) => format!("{title} ({papers})"),
+        None => title.to_owned(),
+    };
     for figure in papers::in_order(&report.by_setting) {
-        let of = papers::of_setting(&figure.setting).filter(|_| report.is_papers());
-        let of = of.map_or_else(String::new, |p| format!(" ({p})"));
-        section(&mut text, &format!("{}{of}", papers::title(&figure.setting)), &sheets::by_setting(figure));
+        let title = named(&papers::title(&figure.setting), papers::of_setting(&figure.setting));
+        section(&mut text, &title, &sheets::by_setting(figure));
     }
     for scaling in &report.scaling {
         let title = format!("{} over the number of drives", scaling.work.label());
+        let title = named(&title, papers::of_scaling(&scaling.work));
         section(&mut text, &title, &sheets::scaling(scaling).without_empty_columns());
     }
-    section(&mut text, "Passes", &sheets::passes(report));
-    section(&mut text, "Queue depth", &sheets::depth(&report.depth));
+    section(&mut text, &named("Passes", Some(papers::PASSES)), &sheets::passes(report));
+    let variation = named("Variation before and after cleaning", Some(papers::VARIATION));
+    section(&mut text, &variation, &sheets::variation(report));
+    section(&mut text, &named("Queue depth", Some(papers::DEPTH)), &sheets::depth(&report.depth));
     section(&mut text, "Effects", &sheets::effects(report));
     section(&mut text, "Settings that depend on each other", &sheets::interactions(report));
     section(&mut text, "Latency", &sheets::latency(report, |_| true));

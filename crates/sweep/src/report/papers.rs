@@ -1,6 +1,6 @@
 //! Which figures of the papers the report's own correspond to.
 
-use crate::analysis::BySetting;
+use crate::analysis::{Access, BySetting, Direction, Work};
 
 /// What a figure over the values of a setting shows.
 pub(super) fn title(setting: &str) -> String {
@@ -25,6 +25,22 @@ pub(super) fn of_setting(setting: &str) -> Option<&'static str> {
         "layout" => "DASH Table 7",
         _ => return None,
     })
+}
+
+/// Where the papers have bandwidth by pass.
+pub(super) const PASSES: &str = "DASH-IO Figs. 4, 5";
+/// Where they have the scatter of the passes before and after cleaning.
+pub(super) const VARIATION: &str = "DASH-IO Figs. 6, 7";
+/// Where they have random reads over the number of drives: Fig. 9 with message-signalled interrupts, Fig. 10 without.
+pub(super) const SCALING: &str = "DASH-IO Figs. 9, 10; DASH Fig. 4";
+/// Where they have queue depth, of sequential and of random work.
+pub(super) const DEPTH: &str = "DASH-IO Figs. 13, 14";
+/// Where they have the way from the baseline to the best.
+pub(super) const LADDER: &str = "DASH Fig. 3";
+
+/// Where the papers have the scaling of this work.
+pub(super) fn of_scaling(work: &Work) -> Option<&'static str> {
+    ((work.class.access, work.class.direction) == (Access::Random, Direction::Read)).then_some(SCALING)
 }
 
 /// Those that the papers have, in their order, then the others.

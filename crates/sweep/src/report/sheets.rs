@@ -1,5 +1,10 @@
 //! The report's tables, for every form that shows them.
 
+use std::collections::BTreeMap;
+
+use measure::TestType;
+use measure::stats::describe;
+
 use crate::analysis::{
     BySetting, DepthCurve, Direction, Estimate, Interaction, Interval, Metric, PointSummary, Scaling,
     WarningSummary,
@@ -184,6 +189,39 @@ pub(super) fn capital(direction: Direction) -> String {
     let word = direction.plural();
     let (first, rest) = word.split_at(1);
     format!("{}{rest}", first.to_uppercase())
+}
+
+/// How the passes of configurations vary before and after cleaning, by what runs.
+pub(super) fn variation(report: &Report) -> Sheet {
+    let mut sheet = Sheet::new(
+        "Coefficient of variation of the bandwidth over the passes of a configuration",
+        &[
+            "Workload",
+            ">Before, median",
+            ">Before, largest",
+            ">After, median",
+            ">After, largest",
+            ">Configurations",
+        ],
+    );
+    let mut works: BTreeMap<(Option<u8>, String), Vec<(f64, f64)>> = BTreeMap::new();
+    for point in &report.points {
+        if let (Some(before), Some(after)) = (point.cv_before, point.cv_after) {
+            let number = point.test_type.map(TestType::number);
+            let label = point
+                .test_type
+                .map_or_else(|| point.work.label(), |t| format!("{}: {}", t.number(), t.label()));
+            works.entry((number, label)).or_default().push((before, after));
+        }
+    }
+    for ((_, label), both) in works {
+        let (before, after): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
+        let median = |values: &[f64]| describe::median(values).map_or_else(dash, units::percent);
+        let largest = |values: &[f64]| units::percent(values.iter().copied().fold(0.0, f64::max));
+        let count = before.len().to_string();
+        sheet.push(vec![label, median(&before), largest(&before), median(&after), largest(&after), count]);
+    }
+    sheet
 }
 
 /// Bandwidth and latency by depth, of some curves.

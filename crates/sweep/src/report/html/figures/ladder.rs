@@ -3,7 +3,7 @@
 use crate::analysis::Direction;
 use crate::recommend::{Change, Ladder, Rung, words};
 
-use super::super::super::{Report, sheets};
+use super::super::super::{Report, papers, sheets};
 use super::super::escape;
 use super::{
     Axis, Figure, GREY, Layout, Marker, ORANGE, Plot, Trace, Whiskers, of_direction, reach_by, slug,
@@ -60,7 +60,7 @@ fn figure(ladder: &Ladder) -> Figure {
     let y = Axis::new("").of_names();
     plot.set_layout(Layout::new(x, y));
     let paper = (ladder.work.class.direction == Direction::Read && ladder.work.request.is_some())
-        .then_some("DASH Fig. 3");
+        .then_some(papers::LADDER);
     Figure {
         id: format!("ladder-{}", slug(&ladder.work.label().to_lowercase())),
         title: ladder.work.label(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::analysis::{Direction, Fate, JudgedRun, PassMean, PassTrend, PointSummary};
 
 use super::super::super::sheet::Sheet;
-use super::super::super::{Report, sheets};
+use super::super::super::{Report, papers, sheets};
 use super::super::escape;
 use super::{
     Axis, BLUE, DashType, Figure, GREY, Layout, Line, Marker, Mode, Plot, Symbol, Trace, VERMILLION,
@@ -182,7 +182,7 @@ pub(super) fn variation(report: &Report) -> Option<Figure> {
     Some(Figure {
         id: "variation".to_owned(),
         title: "Variation before and after cleaning".to_owned(),
-        papers: Some("DASH-IO Figs. 6, 7"),
+        papers: Some(papers::VARIATION),
         caption: variation_caption(report),
         plot,
         sheet,

@@ -1,8 +1,8 @@
 //! Figures over the number of drives, against the sum of the drives: DASH-IO's Figs. 9 and 10, DASH's Fig. 4.
 
-use crate::analysis::{Access, Direction, Metric, Scaling, ScalingCurve, ScalingStep};
+use crate::analysis::{Access, Metric, Scaling, ScalingCurve, ScalingStep};
 
-use super::super::super::{Report, sheets};
+use super::super::super::{Report, papers, sheets};
 use super::super::escape;
 use super::{
     Axis, DashType, Figure, GREY, Layout, Line, Marker, Mode, Plot, Scale, Trace, Whiskers, colour, dash,
@@ -47,14 +47,10 @@ fn figure(scaling: &Scaling) -> Figure {
     let y = log_axis(&unit.title, drawn.into_iter(), round_number);
     plot.set_layout(Layout::new(x, y).legend(true));
     let label = scaling.work.label();
-    let paper = match (scaling.work.class.access, scaling.work.class.direction) {
-        (Access::Random, Direction::Read) => Some("DASH-IO Figs. 9, 10; DASH Fig. 4"),
-        _ => None,
-    };
     Figure {
         id: format!("scaling-{}", slug(&label.to_lowercase())),
         title: format!("{label} over the number of drives"),
-        papers: paper,
+        papers: papers::of_scaling(&scaling.work),
         caption: caption(scaling),
         plot,
         sheet: sheets::scaling(scaling),
