@@ -17,6 +17,7 @@ mod args;
 mod bench;
 mod bfs;
 mod db;
+mod evidence;
 mod failure;
 mod flashio;
 mod forms;

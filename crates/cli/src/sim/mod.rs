@@ -9,10 +9,10 @@ pub mod papers;
 
 use std::sync::Arc;
 
-use ::sim::{Layout, SimTarget, Stop};
+use ::sim::{Layout, SimRun, SimTarget, Stop};
 
 use crate::failure::Failure;
-use crate::{bench, machine, output, signals};
+use crate::{bench, evidence, machine, output, signals};
 use args::{SimArgs, SimCommand};
 
 /// Does what the flags say.
@@ -34,11 +34,11 @@ fn run(args: &SimArgs) -> Result<(), Failure> {
         None => Layout::all(&machine),
     };
     let precision = if args.whole { 0.0 } else { Stop::default().precision };
-    let target = SimTarget::new(machine, layout, Stop { precision, ..Stop::default() });
+    let target = SimTarget::new(Arc::clone(&machine), layout.clone(), Stop { precision, ..Stop::default() });
     let target = target.map_err(|error| machine::invalid(&error, "layout"))?;
     let run = target.interrupted_by(signals::stop_flag()?).run_once(&workload);
-    let run = run.map_err(machine::run_failed)?;
-    let interrupted = run.interrupted;
-    output::print(&bench::presented(run, args.json)?)?;
+    let SimRun { record, interrupted } = run.map_err(machine::run_failed)?;
+    let record = evidence::judged(&machine, &layout, record);
+    output::print(&bench::presented(SimRun { record, interrupted }, args.json)?)?;
     if interrupted { Err(Failure::interrupted(bench::INTERRUPTED)) } else { Ok(()) }
 }

@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::ahead::{self, Ahead};
 use super::request;
 use crate::failure::Failure;
-use crate::machine;
+use crate::{evidence, machine};
 
 /// Kept with the results: the machine's file with those of its bases in one text, so that the sweep goes on with the machine
 /// that it began with.
@@ -161,14 +161,16 @@ impl TargetFactory for SimulatedTargets {
     fn open(&mut self, _spec: &str, point: &Point) -> Result<Box<dyn Target>, TargetError> {
         let invalid = |failure: Failure| TargetError::Invalid(failure.message().into());
         let layout = layout_of(&self.machine, point).map_err(invalid)?;
-        let target = SimTarget::new(Arc::clone(&self.machine), layout, Stop::default())
+        let target = SimTarget::new(Arc::clone(&self.machine), layout.clone(), Stop::default())
             .map_err(|error| TargetError::Invalid(Box::new(error)))?;
         Ok(Box::new(Clocked {
             target: target.interrupted_by(Arc::clone(&self.interrupt)),
             clock: Rc::clone(&self.clock),
             ahead: Rc::clone(&self.ahead),
             key: self.key(point),
-            layout: point.layout.clone(),
+            machine: Arc::clone(&self.machine),
+            layout,
+            words: point.layout.clone(),
         }))
     }
 
@@ -193,7 +195,10 @@ struct Clocked {
     clock: Rc<Cell<u64>>,
     ahead: Rc<RefCell<Ahead>>,
     key: String,
-    layout: std::collections::BTreeMap<String, String>,
+    machine: Arc<Machine>,
+    layout: Layout,
+    /// The layout as the space has it.
+    words: std::collections::BTreeMap<String, String>,
 }
 
 impl Target for Clocked {
@@ -203,10 +208,11 @@ impl Target for Clocked {
 
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError> {
         let computed = self.ahead.borrow_mut().take(&self.key, workload);
-        let mut record = computed.unwrap_or_else(|| self.target.run(workload))?;
+        let record = computed.unwrap_or_else(|| self.target.run(workload))?;
+        let mut record = evidence::judged(&self.machine, &self.layout, record);
         record.started_unix_ns = self.clock.get();
         self.clock.set(record.started_unix_ns + record.total.elapsed_ns);
-        record.layout.extend(self.layout.clone());
+        record.layout.extend(self.words.clone());
         Ok(record)
     }
 }
