@@ -191,6 +191,9 @@ pub(super) fn capital(direction: Direction) -> String {
     format!("{}{rest}", first.to_uppercase())
 }
 
+/// Coefficients of variation before cleaning, and after.
+type Variations = (Vec<f64>, Vec<f64>);
+
 /// How the passes of configurations vary before and after cleaning, by what runs.
 pub(super) fn variation(report: &Report) -> Sheet {
     let mut sheet = Sheet::new(
@@ -204,18 +207,20 @@ pub(super) fn variation(report: &Report) -> Sheet {
             ">Configurations",
         ],
     );
-    let mut works: BTreeMap<(Option<u8>, String), Vec<(f64, f64)>> = BTreeMap::new();
+    // By the paper's number where there is one, and what runs: before and after.
+    let mut works: BTreeMap<(Option<u8>, String), Variations> = BTreeMap::new();
     for point in &report.points {
         if let (Some(before), Some(after)) = (point.cv_before, point.cv_after) {
             let number = point.test_type.map(TestType::number);
             let label = point
                 .test_type
                 .map_or_else(|| point.work.label(), |t| format!("{}: {}", t.number(), t.label()));
-            works.entry((number, label)).or_default().push((before, after));
+            let both = works.entry((number, label)).or_default();
+            both.0.push(before);
+            both.1.push(after);
         }
     }
-    for ((_, label), both) in works {
-        let (before, after): (Vec<f64>, Vec<f64>) = both.into_iter().unzip();
+    for ((_, label), (before, after)) in works {
         let median = |values: &[f64]| describe::median(values).map_or_else(dash, units::percent);
         let largest = |values: &[f64]| units::percent(values.iter().copied().fold(0.0, f64::max));
         let count = before.len().to_string();
