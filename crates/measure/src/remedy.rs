@@ -69,6 +69,9 @@ impl WarningCode {
             Self::CpuBound if workload.numjobs >= record.host.cpus.max(1) => {
                 "There is a job for each CPU already: read the figure as one of this machine's CPUs."
             }
+            Self::Generator if workload.numjobs >= record.host.cpus.max(1) => {
+                "There is a job for each CPU already: read the figure as one of CPU and drive together."
+            }
             // Polling takes io_uring and direct I/O; and a run that polls draws no such warning.
             Self::IdleStates if !workload.direct || workload.hipri => {
                 "For latencies of the drive alone disable deep states (`cpupower idle-set -D 10`), or raise --iodepth."

@@ -153,6 +153,9 @@ codes! {
     CpuBound "W-CPU-BOUND" Warning
         "A load generator's thread was at least 95 % busy, or requests spent most of their time on the way to psync's threads: the figure is the generator's limit, not the drive's."
         "Raise --numjobs, or read the figure as IOPS per core."
+    Generator "W-GENERATOR" Warning
+        "Making the requests took half of a job's time or more, as the same requests show on a device that answers at once: the figure is near the most that this CPU generates."
+        "Raise --numjobs, or --bs where that fits the question; or read the figure as one of CPU and drive together."
     Steal "W-STEAL" Warning
         "The hypervisor gave CPU time to others during the run."
         "Repeat when the host is quieter; compare only runs with little steal."

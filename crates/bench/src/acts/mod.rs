@@ -14,7 +14,6 @@
 
 pub mod made;
 pub mod names;
-mod nothing;
 mod on_file;
 
 use std::io;
@@ -30,8 +29,8 @@ use crate::run::conduct::Conduct;
 use crate::run::{BenchError, Job};
 use measure::Workload;
 
+pub use crate::run::nothing::Nothing;
 pub use names::{Names, Operation};
-pub use nothing::Nothing;
 pub use on_file::{OnFile, Range};
 
 /// What the requests of a job do, where they are no transfers.

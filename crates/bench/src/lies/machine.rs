@@ -16,6 +16,8 @@ const BUSY_LIMIT: f64 = 0.95;
 const SHORTEST_PROCESS_NS: u64 = 10_000_000;
 /// Part of a request's time on the way to psync's threads and back. A drive of 80 µs and a queue of 10 µs come to 11 %.
 const HAND_OVER_LIMIT: f64 = 0.5;
+/// Part of a thread's time that making the requests takes by itself: half of a figure is the drive's then.
+const GENERATOR_LIMIT: f64 = 0.5;
 /// A CPU that is idle for a smaller part of the time is awake when most completions come.
 const MOSTLY_IDLE: f64 = 0.5;
 /// Part of a request's time by which waking up would change it: as much as settings may differ in.
@@ -27,13 +29,20 @@ pub(crate) const STEAL_LIMIT_ONE_CPU: f64 = 0.05;
 /// `/proc/stat` ticks every 10 ms and rounds; fewer ticks than three are no finding.
 pub(crate) const STEAL_FLOOR_MS: u64 = 30;
 
-/// `W-CPU-BOUND`, `W-STEAL`, `W-GOVERNOR`, `W-IDLE-STATES`, `W-NUMA`.
+/// `W-CPU-BOUND`, `W-GENERATOR`, `W-STEAL`, `W-GOVERNOR`, `W-IDLE-STATES`, `W-NUMA`.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
-    [cpu_bound(evidence), steal(evidence), governor(evidence), idle_states(evidence), numa(evidence)]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        cpu_bound(evidence),
+        generator(evidence),
+        steal(evidence),
+        governor(evidence),
+        idle_states(evidence),
+        numa(evidence),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Busy time of a job over its interval: CPUs' worth, so 1 is one thread that never slept.
@@ -117,6 +126,28 @@ fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
             units::percent(elsewhere),
             units::percent(HAND_OVER_LIMIT),
         )
+    })
+}
+
+/// The job that came nearest to what a thread makes of its shape where a device answers at once.
+///
+/// A thread need not be busy all the time for that: at depth 1 it makes a request, sleeps, and makes the next one, and each request is
+/// longer by what making it took.
+fn generator(evidence: &Evidence<'_>) -> Option<Warning> {
+    let most = evidence.observed.generator_iops.filter(|most| *most > 0.0)?;
+    let jobs = evidence.record.jobs.iter().filter(|job| job.interval_ns > 0);
+    let fastest = jobs.map(|job| job.ios as f64 * 1e9 / job.interval_ns as f64).max_by(f64::total_cmp)?;
+    let share = fastest / most;
+    (share >= GENERATOR_LIMIT).then(|| {
+        let message = format!(
+            "a job made {}; where a device answers at once this machine makes {} of this depth and size, so {} of the job's \
+             time went into making requests (limit {})",
+            units::iops(fastest),
+            units::iops(most),
+            units::percent(share.min(1.0)),
+            units::percent(GENERATOR_LIMIT),
+        );
+        Warning::new(WarningCode::Generator, message)
     })
 }
 

@@ -98,6 +98,9 @@ pub struct Observed {
     pub idle_states: Vec<idle::IdleState>,
     /// What bounds the devices from outside.
     pub bounds: Bounds,
+    /// Requests a second that one thread makes of the run's shape where a device answers at once; None where the run was
+    /// far from it, or it was not looked for.
+    pub generator_iops: Option<f64>,
     /// What the two readings of counters cost together, nanoseconds of this thread's time.
     pub snapshot_ns: u64,
 }

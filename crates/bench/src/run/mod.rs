@@ -14,7 +14,9 @@ mod control;
 mod coordinator;
 mod error;
 pub mod flow;
+mod generator;
 pub mod log;
+pub(crate) mod nothing;
 mod opening;
 mod order;
 mod pauses;
@@ -169,7 +171,12 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         return Err(failure);
     }
     record::count_whole_where_none_was_measured(jobs, &mut reports);
-    let seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
+    let mut seen: Vec<Observed> = ended.into_iter().map(|e| e.conclude()).collect();
+    if !interrupted {
+        for (((job, shares), reports), observed) in jobs.iter().zip(&shares).zip(&reports).zip(&mut seen) {
+            observed.generator_iops = generator::limit_iops(job, shares, reports);
+        }
+    }
     let common = Common { process, started_unix_ns, pass: options.pass.max(1) };
     let span = span(reports.iter().flatten());
     let records = records(jobs, &reports, &seen, common);

@@ -178,7 +178,8 @@ fn total<'a>(parts: impl Iterator<Item = &'a Directions>) -> [DirectionCounts; 3
     sums
 }
 
-fn job_counts(report: &Report, clock: Clock) -> JobCounts {
+/// What a thread counted in its interval.
+pub(super) fn job_counts(report: &Report, clock: Clock) -> JobCounts {
     let summary = &report.summary;
     JobCounts {
         bytes: summary.measured.iter().map(|c| c.bytes).sum(),

@@ -4,16 +4,17 @@
 //! the code that it planted, and for the absence of those that would be false.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[path = "../../../storage/tests/lab/loop_device.rs"]
 mod loop_device;
 
 use bench::lies::{Known, blocks};
-use bench::observe::Observer;
+use bench::observe::{Observer, Subject};
 use bench::run::conduct::Conduct;
 use bench::{Job, RunOptions};
 use loop_device::LoopDevice;
@@ -21,7 +22,8 @@ use measure::WarningCode::{self, *};
 use measure::record::{DriveCounts, RunRecord};
 use measure::workload::Rw;
 use measure::{Workload, warning::Severity};
-use storage::device::{Device, DeviceSpec, OpenOptions, check_written, open};
+use storage::device::{Device, DeviceKind, DeviceSpec, Geometry, OpenOptions, check_written, open};
+use storage::sysfs::Sysfs;
 
 use crate::case::{KIB, MIB};
 
@@ -305,4 +307,97 @@ fn looking_loses_nothing_however_often() {
     // Said, not judged: how long it takes is the machine's affair.
     let median = costs[costs.len() / 2];
     eprintln!("a reading of the counters takes {} (median of 20)", units::nanoseconds(median as f64));
+}
+
+/// A device of its own calls, each of which computes for so long.
+#[derive(Debug)]
+struct Computing {
+    null: File,
+    takes: Duration,
+}
+
+impl Device for Computing {
+    fn spec(&self) -> &str {
+        "computing"
+    }
+
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::File
+    }
+
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    fn size(&self) -> u64 {
+        64 * MIB
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { logical_block: 512, physical_block: 4096, memory_alignment: 512 }
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn is_writable(&self) -> bool {
+        false
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.null.as_fd()
+    }
+
+    fn verifies(&self) -> bool {
+        true
+    }
+
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        if !self.takes.is_zero() {
+            let began = Instant::now();
+            while began.elapsed() < self.takes {}
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn a_device_that_answers_at_once_shows_the_generator_and_a_slow_one_does_not() {
+    let run_on = |takes: Duration, change: fn(&mut Workload)| {
+        let null = File::open("/dev/null").expect("opens");
+        let mut workload = Workload { iodepth: 1, runtime: Some(Duration::from_millis(10)), ..reads() };
+        change(&mut workload);
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let job = Job {
+            device: Arc::new(Computing { null, takes }),
+            workload,
+            observer: Observer::new(Sysfs::at("/dev/null"), Subject::default()),
+            known: Known::default(),
+            conduct: Conduct::default(),
+        };
+        bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
+    };
+    // Other programs may have the CPU for most of one run; they do not have it for most of each.
+    let mut runs = (0..200).map(|_| run_on(Duration::ZERO, |_| ()));
+    let record = runs.find(|record| record.has_warning(Generator)).expect("the device takes no time");
+    assert!(message(&record, Generator).contains("of this depth and size"), "{:#?}", record.warnings);
+    // A busy thread as well, and hundreds of times what a request takes to make.
+    let slow = run_on(Duration::from_micros(200), |_| ());
+    assert!(!slow.has_warning(Generator), "{:#?}", slow.warnings);
+    // A rate is what was asked for, and no figure of the generator.
+    let paced = run_on(Duration::ZERO, |workload| workload.rate_iops = Some(1 << 30));
+    assert!(!paced.has_warning(Generator), "{:#?}", paced.warnings);
 }

@@ -99,6 +99,35 @@ fn requests_that_wait_for_psyncs_threads_and_not_for_the_drive_are_told() {
     assert_eq!(case.codes(), []);
 }
 
+/// Four fifths of what a thread makes where a device answers at once.
+pub(super) fn as_fast_as_the_generator() -> Case {
+    let mut case = healthy();
+    case.observed.generator_iops = Some(IOPS as f64 * 1.25);
+    case
+}
+
+#[test]
+fn a_figure_above_half_of_what_the_generator_makes_is_told_and_one_below_is_not() {
+    let message = as_fast_as_the_generator().message(Generator);
+    assert_eq!(
+        message,
+        "a job made 200k IOPS; where a device answers at once this machine makes 250k IOPS of this depth and size, so \
+         80.0 % of the job's time went into making requests (limit 50.0 %)"
+    );
+    let mut case = healthy();
+    for (times, codes) in [(1.99, vec![Generator]), (2.01, vec![]), (100.0, vec![])] {
+        case.observed.generator_iops = Some(IOPS as f64 * times);
+        assert_eq!(case.codes(), codes, "{times} times the figure");
+    }
+    // Two jobs that make half of it each: what one thread makes is compared with what one thread can.
+    case.observed.generator_iops = Some(IOPS as f64 * 1.25);
+    case.record.jobs[0].ios /= 2;
+    case.record.jobs.push(case.record.jobs[0].clone());
+    assert_eq!(case.codes(), []);
+    case.record.jobs[1].interval_ns = 0;
+    assert_eq!(case.codes(), [], "a job without an interval has no rate");
+}
+
 pub(super) fn stolen() -> Case {
     let mut case = healthy();
     case.record.cpus[0].steal_ms = 500;

@@ -30,6 +30,7 @@ const PLANTED: &[(WarningCode, Plant, &[WarningCode])] = &[
     (Misaligned, device::misaligned, &[]),
     (PollUnavailable, device::no_polled_queues, &[]),
     (CpuBound, machine::cpu_bound, &[]),
+    (Generator, machine::as_fast_as_the_generator, &[]),
     (Steal, machine::stolen, &[]),
     (Governor, machine::governor, &[]),
     (IdleStates, machine::deep_sleep, &[]),

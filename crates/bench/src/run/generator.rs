@@ -1,0 +1,178 @@
+//! How many requests a thread of this program makes where a device answers each at once: the most that a figure can be.
+//!
+//! A figure near it is one of the CPU and not of the drive (`W-GENERATOR`). It is found by running the workload's shape on
+//! [`Nothing`], whose requests are made, counted and timed as all others are, and cost the kernel and a drive nothing.
+//!
+//! 1. Only after a run one of whose threads was busy: one that mostly waited cannot have spent half of its time making
+//!    requests. So nearly all sweeps of drives calibrate nothing.
+//! 2. After the run, so that nothing of it falls into a measured interval; each shape once a process, a tenth of a second.
+//! 3. The fastest step of 10 ms counts: other programs that take the CPU away make steps slower, and none faster.
+//!
+//! What the shape leaves out (checksums of `verify`, synchronisation, rests) makes the limit higher, and a warning less
+//! likely. Buffers of more than [`BUFFER_BYTES_MAX`] are not made a second time: the depth is lowered until they fit.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use measure::Workload;
+use measure::record::{JobCounts, Sample};
+use measure::workload::{IoEngine, Rw, WriteSync};
+use storage::clock::Clock;
+use storage::device::DeviceKind;
+use storage::sysfs::Sysfs;
+
+use super::nothing::Nothing;
+use super::record::job_counts;
+use super::share::Share;
+use super::worker::Report;
+use super::{Conduct, Job, RunOptions, run};
+use crate::lies::Known;
+use crate::observe::{Observer, Subject};
+
+/// How long a shape is run.
+const RUNTIME: Duration = Duration::from_millis(100);
+/// The part of the interval that a thread must have been busy. Less than `W-GENERATOR`'s limit, because the kernel counts the
+/// time of a running thread at its ticks, of which a short interval has few.
+const BUSY_MIN: f64 = 0.4;
+/// Memory for the buffers: with more, filling them would take longer than the run.
+const BUFFER_BYTES_MAX: u64 = 64 << 20;
+
+/// A shape, the size of the device that it ran on, and what a thread made of it; None where it could not be run.
+type Calibration = (Workload, u64, Option<f64>);
+
+/// The shapes that this process has run. Held while one runs, so that two do not take each other's CPU.
+static CALIBRATIONS: Mutex<Vec<Calibration>> = Mutex::new(Vec::new());
+
+/// Requests a second of one thread of a job that has run, if a device answered at once. None where nothing follows from
+/// it: the job mostly waited, kept to a rate or rested, or moved no data, or others may still run.
+pub(super) fn limit_iops(job: &Job, shares: &[Share], reports: &[Report]) -> Option<f64> {
+    let share = shares.first()?;
+    let (workload, conduct) = (&share.workload, &job.conduct);
+    let is_paced = workload.is_open_loop() || !workload.thinktime.is_zero();
+    let is_steered = conduct.burn.is_some() || conduct.latency.is_some() || conduct.flow.is_some();
+    let moves_nothing = share.device.performs().is_some();
+    // Jobs that begin and end at other times may still be measured.
+    let is_beside_others = job.known.drives_are_shared;
+    if is_paced || is_steered || is_beside_others || moves_nothing || workload.max_bs() > BUFFER_BYTES_MAX {
+        return None;
+    }
+    let clock = Clock::get();
+    if !reports.iter().any(|report| is_busy(&job_counts(report, clock))) {
+        return None;
+    }
+    let (shape, size) = (shape(workload), share.device.size());
+    let mut known = CALIBRATIONS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, _, limit)) = known.iter().find(|(other, of, _)| (*of, other) == (size, &shape)) {
+        return *limit;
+    }
+    let limit = calibrate(&shape, size);
+    known.push((shape, size, limit));
+    limit
+}
+
+fn is_busy(job: &JobCounts) -> bool {
+    job.interval_ns > 0 && (job.user_ns + job.system_ns) as f64 >= BUSY_MIN * job.interval_ns as f64
+}
+
+/// What of a workload the work of its threads depends on, to be run by one of them.
+fn shape(workload: &Workload) -> Workload {
+    let depth = (BUFFER_BYTES_MAX / workload.max_bs().max(1)).clamp(1, u64::from(workload.iodepth)) as u32;
+    let plain = Workload::default();
+    Workload {
+        name: String::new(),
+        iodepth: depth,
+        iodepth_batch: workload.iodepth_batch.min(depth),
+        iodepth_batch_complete_min: workload.iodepth_batch_complete_min.min(depth),
+        numjobs: 1,
+        offset_increment: None,
+        runtime: Some(RUNTIME),
+        time_based: true,
+        ramp_time: Duration::ZERO,
+        io_size: None,
+        loops: 1,
+        number_ios: None,
+        randseed: plain.randseed,
+        verify: None,
+        direct: false,
+        ioengine: IoEngine::Auto,
+        hipri: false,
+        sqthread_poll: false,
+        fdatasync: 0,
+        fsync: 0,
+        sync: WriteSync::None,
+        end_fsync: false,
+        numa_cpu_nodes: None,
+        cpus_allowed: None,
+        cpus_allowed_policy: plain.cpus_allowed_policy,
+        // Discards are calls of their own on every engine.
+        rw: match workload.rw {
+            Rw::Trim => Rw::Read,
+            Rw::RandTrim => Rw::RandRead,
+            other => other,
+        },
+        ..workload.clone()
+    }
+}
+
+/// Runs a shape on nothing.
+fn calibrate(shape: &Workload, size: u64) -> Option<f64> {
+    let mut subject = Subject::default();
+    subject.facts.kind = DeviceKind::Operations.word().to_owned();
+    let job = Job {
+        device: Arc::new(Nothing::new("null", size).ok()?),
+        workload: shape.clone(),
+        // There is nothing below a file, so that nothing is looked at.
+        observer: Observer::new(Sysfs::at("/dev/null"), subject),
+        known: Known::default(),
+        conduct: Conduct::default(),
+    };
+    let outcome = run(&[job], RunOptions::default()).ok()?;
+    fastest_step(&outcome.records.first()?.samples)
+}
+
+/// Requests a second in the fastest step. The last step ends with the run, and one much shorter than the first is no step.
+fn fastest_step(samples: &[Sample]) -> Option<f64> {
+    let whole_ns = samples.first()?.end_ns;
+    let begins = std::iter::once(0).chain(samples.iter().map(|sample| sample.end_ns));
+    let steps = samples.iter().zip(begins).map(|(sample, begin)| (sample.ios, sample.end_ns - begin));
+    let rates = steps
+        .filter(|(_, length_ns)| *length_ns > 0 && length_ns * 2 >= whole_ns)
+        .map(|(ios, length_ns)| ios as f64 * 1e9 / length_ns as f64);
+    rates.max_by(f64::total_cmp).filter(|rate| *rate > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fastest_whole_step_counts() {
+        let sample = |end_ns, ios| Sample { end_ns, ios, ..Sample::default() };
+        // The second step lost its CPU for a while; the last is a hundredth of one, and its rate an accident.
+        let samples = [sample(10_000_000, 1000), sample(40_000_000, 1100), sample(40_100_000, 90)];
+        assert_eq!(fastest_step(&samples), Some(100_000.0));
+        assert_eq!(fastest_step(&[]), None);
+        assert_eq!(fastest_step(&[sample(10_000_000, 0)]), None, "nothing was made");
+    }
+
+    #[test]
+    fn every_shape_is_a_workload_that_runs_and_needs_little_memory() {
+        let deep = Workload { bs: 4 << 20, iodepth: 512, iodepth_batch: 300, ..Workload::default() };
+        let shaped = shape(&deep);
+        assert_eq!((shaped.iodepth, shaped.iodepth_batch), (16, 16));
+        let checked =
+            Workload { rw: Rw::Write, verify: Some(measure::workload::Verify::Xxh3), ..deep.clone() };
+        let split = Workload {
+            cpus_allowed: Some("0".parse().expect("a list")),
+            cpus_allowed_policy: measure::placement::CpusAllowedPolicy::Split,
+            numjobs: 8,
+            number_ios: Some(1),
+            ..deep
+        };
+        for workload in [checked, split, Workload { rw: Rw::RandTrim, ..Workload::default() }] {
+            let shape = shape(&workload);
+            assert_eq!(shape.validate(), Ok(()), "{}", workload.summary());
+            assert!(calibrate(&shape, 1 << 30).is_some(), "{}", workload.summary());
+        }
+    }
+}
