@@ -3,7 +3,7 @@
 use std::io;
 
 pub use base::ErrorClass;
-use measure::TargetError;
+use measure::{TargetError, UnansweredRequest};
 use storage::device::{OpenError, SpecError};
 use volume::VolumeError;
 
@@ -69,7 +69,9 @@ impl From<VolumeError> for Problem {
 impl From<Problem> for TargetError {
     fn from(problem: Problem) -> Self {
         match problem {
-            Problem::Run(BenchError::Unanswered { .. }) => Self::Unanswered(Box::new(problem)),
+            Problem::Run(BenchError::Unanswered(ref request)) => {
+                Self::Unanswered { request: request.clone(), source: Box::new(problem) }
+            }
             _ => Self::new(problem.class(), Box::new(problem)),
         }
     }
@@ -89,6 +91,15 @@ impl Problem {
             Self::Precondition(PreconditionError::Interrupted) => ErrorClass::Interrupted,
             Self::NeverWritten { .. } => ErrorClass::Refused,
             Self::Run(_) | Self::Precondition(_) | Self::Look { .. } => ErrorClass::Failed,
+        }
+    }
+
+    /// The request that was not answered, where that is the problem.
+    #[must_use]
+    pub fn unanswered(&self) -> Option<&UnansweredRequest> {
+        match self {
+            Self::Run(BenchError::Unanswered(request)) => Some(request),
+            _ => None,
         }
     }
 

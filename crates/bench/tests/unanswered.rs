@@ -148,9 +148,19 @@ fn job(device: &Arc<Hanging>, workload: Workload) -> Job {
 }
 
 #[track_caller]
-fn assert_unanswered(result: Result<bench::Outcome, BenchError>, began: Instant) {
+fn assert_unanswered(operation: &str, result: Result<bench::Outcome, BenchError>, began: Instant) {
     let error = result.expect_err("the drive does not answer");
     assert_eq!(error.to_string(), "/dev/hanging has not answered a request for 500 ms");
+    let BenchError::Unanswered(request) = &error else { panic!("{error:?}") };
+    let named = (request.operation.as_deref(), request.target.as_str(), request.seconds);
+    assert_eq!(named, (Some(operation), "/dev/hanging", 0.5));
+    match operation {
+        "fsync" | "fdatasync" => assert_eq!(request.offset, None, "it has no place"),
+        _ => assert!(
+            request.offset.is_some_and(|offset| offset < 64 << 20 && offset.is_multiple_of(4096)),
+            "{request:?}"
+        ),
+    }
     assert!(error.hint().is_some_and(|hint| hint.contains("--request_timeout")));
     let took = began.elapsed();
     assert!(took < Duration::from_secs(20), "it took {took:?}");
@@ -162,7 +172,7 @@ fn a_drive_that_stops_answering_fails_the_run_with_its_name() {
         let device = Hanging::new(20, false);
         let began = Instant::now();
         let result = run(&[job(&device, workload(depth))], RunOptions::default());
-        assert_unanswered(result, began);
+        assert_unanswered("read", result, began);
         device.let_go();
     }
 }
@@ -171,7 +181,7 @@ fn a_drive_that_stops_answering_fails_the_run_with_its_name() {
 fn a_drive_that_never_answered_fails_the_run_too() {
     let device = Hanging::new(0, false);
     let began = Instant::now();
-    assert_unanswered(run(&[job(&device, workload(1))], RunOptions::default()), began);
+    assert_unanswered("read", run(&[job(&device, workload(1))], RunOptions::default()), began);
     device.let_go();
 }
 
@@ -179,7 +189,7 @@ fn a_drive_that_never_answered_fails_the_run_too() {
 fn one_request_that_is_not_answered_fails_the_run_while_others_are() {
     let device = Hanging::new(20, true);
     let began = Instant::now();
-    assert_unanswered(run(&[job(&device, workload(4))], RunOptions::default()), began);
+    assert_unanswered("read", run(&[job(&device, workload(4))], RunOptions::default()), began);
     device.let_go();
 }
 
@@ -188,7 +198,7 @@ fn a_job_on_another_drive_ends_with_the_one_that_hangs() {
     let (hanging, answering) = (Hanging::new(20, false), Hanging::new(u64::MAX, false));
     let began = Instant::now();
     let result = run(&[job(&answering, workload(2)), job(&hanging, workload(2))], RunOptions::default());
-    assert_unanswered(result, began);
+    assert_unanswered("read", result, began);
     let answered = answering.answered.load(Ordering::Relaxed);
     std::thread::sleep(Duration::from_millis(200));
     assert!(answering.answered.load(Ordering::Relaxed) <= answered + 2, "its thread has ended");
@@ -227,6 +237,6 @@ fn flushes_of_buffered_writes_take_their_time_and_flushes_of_direct_ones_do_not(
         let outcome = run(&[job(&buffered, writes.clone())], RunOptions::default()).expect("is measured");
         assert!(outcome.records[0].write.ios > 16);
         let direct = Hanging::flushing(true, slow);
-        assert_unanswered(run(&[job(&direct, writes)], RunOptions::default()), Instant::now());
+        assert_unanswered("fdatasync", run(&[job(&direct, writes)], RunOptions::default()), Instant::now());
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use base::ErrorClass;
 use bench::fio::JobFileError;
 use bench::problem::Problem;
+use measure::UnansweredRequest;
 use measure::workload::InvalidWorkload;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -43,6 +44,8 @@ struct ErrorBody {
     message: String,
     /// What to do about it, where something is known.
     hint: Option<String>,
+    /// The request that a drive or a server did not answer in time, where that is what went wrong.
+    unanswered: Option<UnansweredRequest>,
 }
 
 /// The end of a command that did not do what was asked.
@@ -53,6 +56,8 @@ pub struct Failure {
     hint: Option<String>,
     /// What it consists of, where it is several things at once: a line each.
     details: Vec<String>,
+    /// The request that was not answered, where that is it.
+    unanswered: Option<UnansweredRequest>,
     /// Another process tells it.
     told_by_root: bool,
 }
@@ -63,7 +68,14 @@ const FOR_ROOT: Duration = Duration::from_secs(5);
 impl Failure {
     /// A failure of a class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), hint: None, details: Vec::new(), told_by_root: false }
+        Self {
+            class,
+            message: message.into(),
+            hint: None,
+            details: Vec::new(),
+            unanswered: None,
+            told_by_root: false,
+        }
     }
 
     /// The work failed: exit code 1.
@@ -121,6 +133,12 @@ impl Failure {
         self
     }
 
+    /// With the request that was not answered, if that is it.
+    pub fn unanswered(mut self, request: Option<&UnansweredRequest>) -> Self {
+        self.unanswered = request.cloned();
+        self
+    }
+
     /// With what it is about in front: the job, the target.
     pub fn about(mut self, what: impl Display) -> Self {
         self.message = format!("{what}: {}", self.message);
@@ -134,9 +152,9 @@ impl Failure {
         self
     }
 
-    /// Class, message and hint.
-    pub fn into_parts(self) -> (ErrorClass, String, Option<String>) {
-        (self.class, self.message, self.hint)
+    /// Class, message, hint, and the request that was not answered.
+    pub fn into_parts(self) -> (ErrorClass, String, Option<String>, Option<UnansweredRequest>) {
+        (self.class, self.message, self.hint, self.unanswered)
     }
 
     /// What went wrong, without what to do about it.
@@ -168,6 +186,7 @@ impl Failure {
                 exit_code: self.class.exit_code(),
                 message: line(&self.message),
                 hint: self.hint.as_deref().map(line),
+                unanswered: self.unanswered.clone(),
             };
             // The lines on standard error have said it; a standard output that fails adds nothing to them.
             let document = serde_json::to_string_pretty(&ErrorDocument { schema: SCHEMA, error: body });
@@ -185,7 +204,7 @@ fn is_json_asked() -> bool {
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self::of(problem.class(), &problem).hint_if(problem.hint())
+        Self::of(problem.class(), &problem).hint_if(problem.hint()).unanswered(problem.unanswered())
     }
 }
 

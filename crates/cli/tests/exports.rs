@@ -84,6 +84,33 @@ fn a_sweep_ends_at_the_first_request_that_is_not_answered() {
 }
 
 #[test]
+fn with_json_a_request_that_is_not_answered_is_told_from_other_errors() {
+    let folder = place();
+    let folder = folder.path();
+    let served = Served::start(folder, &["memory", "serve", "--size", "16m"]);
+    works(folder, &["bench", "--rw=write", "--bs=1m", "--time_based=0", "--target", &served.uri]);
+    // What is read to look at the blocks is less than a MiB; so the run reads some of its blocks.
+    let target = falling_silent_after(2 << 20, &served.uri);
+    let read = ["bench", "--json", "--rw=randread", "--bs=64k", "--runtime=60s", "--request_timeout=2s"];
+    let came = run(folder, &[&read[..], &["--target", &target]].concat());
+    let document: serde_json::Value = serde_json::from_str(&came.out).expect("one document");
+    fits_schema(folder, "error", &document);
+    let (error, request) = (&document["error"], &document["error"]["unanswered"]);
+    assert_eq!((came.code, &error["class"]), (1, &"failed".into()), "{error:#}");
+    assert_eq!(
+        (&request["operation"], &request["target"], &request["seconds"]),
+        (&"read".into(), &target.as_str().into(), &2.0.into()),
+        "{error:#}"
+    );
+    let offset = request["offset"].as_u64().expect("a number");
+    assert!(offset < 16 << 20 && offset.is_multiple_of(64 << 10), "{error:#}");
+    let came = run(folder, &["bench", "--json", "--rw=read", "--target", "nowhere"]);
+    let other: serde_json::Value = serde_json::from_str(&came.out).expect("one document");
+    fits_schema(folder, "error", &other);
+    assert_eq!(other["error"]["unanswered"], serde_json::Value::Null);
+}
+
+#[test]
 fn probe_tells_what_a_server_tells_of_its_export() {
     let folder = place();
     let folder = folder.path();

@@ -412,6 +412,44 @@ fn another_program_measures_a_side_and_a_resumed_sweep_asks_it_again() {
 }
 
 #[test]
+fn a_request_that_is_not_answered_on_a_side_of_another_program_ends_the_sweep() {
+    let folder = place();
+    std::fs::write(folder.path().join("a.toml"), "[base]\nrw = \"randread\"\ntarget = \"mem:32m\"\n")
+        .expect("writes");
+    let other = folder.path().join("other");
+    let ended = |unanswered: &str, output: &str| {
+        let script = format!(
+            "#!/bin/sh\nif [ $1 = bench ]; then echo 'error: it hangs' >&2; echo '{{\"schema\": \"flashwright.error/1\", \
+             \"error\": {{\"class\": \"failed\", \"exit_code\": 1, \"message\": \"it hangs\", \"hint\": null{unanswered}}}}}'; \
+             exit 1; fi\nexec {} \"$@\"\n",
+            env!("CARGO_BIN_EXE_flashwright")
+        );
+        std::fs::write(&other, script).expect("writes");
+        std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("may be run");
+        let flags = ["--runtime=20ms", "--passes=2", "--binary-b=other", "--output", output];
+        let came = common::run(folder.path(), &[&["sweep", "ab", "a.toml", "a.toml"], &flags[..]].concat());
+        assert_eq!(came.code, 1, "{came:?}");
+        assert!(came.err.contains("it hangs"), "{came:?}");
+        let status = json(folder.path(), &["sweep", "status", output, "--json"]);
+        let failures = status["failures"].as_array().map(Vec::len);
+        (
+            came.err.contains("the sweep ends here") && came.err.contains("dmesg"),
+            failures,
+            status["sessions"][0].clone(),
+        )
+    };
+    let request = ", \"unanswered\": {\"operation\": \"read\", \"target\": \"mem:32m\", \"offset\": 0, \"seconds\": 120.0}";
+    let (ends, failures, session) = ended(request, "hangs");
+    assert!(ends && failures == Some(1), "{failures:?}: {session:#}");
+    assert_eq!(session["outcome"].as_str().or(session["ended"].as_str()), Some("unanswered"), "{session:#}");
+    // A program of an earlier version says no more than that it failed.
+    let (ends, _, session) = ended("", "fails");
+    assert!(!ends, "{session:#}");
+    assert_ne!(session["outcome"].as_str().or(session["ended"].as_str()), Some("unanswered"), "{session:#}");
+}
+
+#[test]
 fn nobody_goes_on_with_a_sweep_while_another_program_measures_for_a_killed_one() {
     let folder = place();
     std::fs::write(folder.path().join("a.toml"), "[base]\nrw = \"randread\"\ntarget = \"mem:32m\"\n")

@@ -48,7 +48,7 @@ pub use histogram::Histogram;
 pub use later::LaterWord;
 pub use limit::{Limit, Verdict};
 pub use record::RunRecord;
-pub use target::{Target, TargetError};
+pub use target::{Target, TargetError, UnansweredRequest};
 pub use test_type::TestType;
 pub use warning::{Warning, WarningCode};
 pub use workload::Workload;

@@ -3,6 +3,8 @@
 use std::error::Error;
 
 use base::ErrorClass;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::record::{RunRecord, TargetFacts};
 use crate::workload::Workload;
@@ -20,6 +22,20 @@ pub trait Target {
     fn run(&mut self, workload: &Workload) -> Result<RunRecord, TargetError>;
 }
 
+/// A request that a drive or a server did not answer in the time that was allowed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UnansweredRequest {
+    /// What it was to do: `read`, `write`, `trim`, `fdatasync`, `fsync`. None where several were waited for together, and
+    /// some of them may have been answered.
+    pub operation: Option<String>,
+    /// Spec of the device, file or export that does not answer.
+    pub target: String,
+    /// Where on it, bytes. None where the operation is not known, or has no place.
+    pub offset: Option<u64>,
+    /// How long it was waited for, which is the limit (`request_timeout`), seconds.
+    pub seconds: f64,
+}
+
 /// Why there is no record.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
@@ -35,7 +51,13 @@ pub enum TargetError {
     /// The drive did not answer a request in the time that was allowed, and may still answer it, into memory of this process.
     /// Nothing more is to be measured by this process, and nothing below the target taken down.
     #[error("the run failed")]
-    Unanswered(#[source] Box<dyn Error + Send + Sync>),
+    Unanswered {
+        /// Which request.
+        request: UnansweredRequest,
+        /// The error in words.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// Somebody asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -59,7 +81,7 @@ impl TargetError {
         match self {
             Self::Invalid(_) => ErrorClass::Invalid,
             Self::Refused(_) => ErrorClass::Refused,
-            Self::Failed(_) | Self::Unanswered(_) => ErrorClass::Failed,
+            Self::Failed(_) | Self::Unanswered { .. } => ErrorClass::Failed,
             Self::Interrupted => ErrorClass::Interrupted,
         }
     }

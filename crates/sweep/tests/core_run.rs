@@ -130,6 +130,7 @@ fn a_sweep_ends_at_the_first_request_that_is_not_answered_and_keeps_what_was_mea
     assert_eq!(asked.last().unwrap(), "iodepth=16", "nothing runs after it");
     assert_eq!((outcome.runs + outcome.controls) as usize, asked.len() - 1);
     assert_eq!(outcome.failures[&2], "the run failed: /dev/vda has not answered a request for 1 s");
+    assert_eq!(outcome.unanswered.map(|request| request.target).as_deref(), Some("/dev/vda"));
     assert_eq!(store.sessions().unwrap()[0].outcome.as_deref(), Some("unanswered"));
     assert_eq!(go(&mut store, &Fakes::new()).unwrap().ended, Ended::Complete);
 }

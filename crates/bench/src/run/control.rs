@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Thread;
 
+use storage::engine::Op;
+
 use super::BenchError;
 use super::steady::Seen;
 
@@ -32,23 +34,52 @@ pub(super) enum Phase {
     Stop = 3,
 }
 
-/// When a thread last had an answer, so that the coordinator notices a thread that waits in vain. On a cache line of its
-/// own, because the thread writes it every turn.
+/// When a thread last had an answer, so that the coordinator notices a thread that waits in vain, and what it waits for. On a
+/// cache line of its own, because the thread writes it every turn.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Pulse(AtomicU64);
+pub(super) struct Pulse {
+    last: AtomicU64,
+    /// Place in [`OPS`] of what the thread waits for, or [`NOT_KNOWN`].
+    op: AtomicU8,
+    offset: AtomicU64,
+}
 
 /// A pulse of a thread that waits for no request.
 const AT_REST: u64 = u64::MAX;
+
+/// What a thread can wait for.
+const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Trim, Op::SyncData, Op::Sync];
+/// It is not known which request a thread waits for.
+const NOT_KNOWN: u8 = u8::MAX;
 
 impl Pulse {
     /// What [`last`](Self::last) gives after [`stop`](Self::stop).
     pub const STOPPED: u64 = 0;
 
+    fn at_rest() -> Self {
+        Self { last: AtomicU64::new(AT_REST), op: AtomicU8::new(NOT_KNOWN), offset: AtomicU64::new(0) }
+    }
+
     /// The thread goes on at `now`, in ticks.
     #[inline]
     pub fn beat(&self, now: u64) {
-        self.0.store(now, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
+    }
+
+    /// The thread goes to wait, for this request at least; None where it is not known for which.
+    #[inline]
+    pub fn waits_for(&self, request: Option<(Op, u64)>) {
+        let (op, offset) = request.map_or((NOT_KNOWN, 0), |(op, offset)| (op as u8, offset));
+        self.op.store(op, Ordering::Relaxed);
+        self.offset.store(offset, Ordering::Relaxed);
+    }
+
+    /// What the thread waits for, as it said last. Of a thread that still runs the two parts may be of two requests, so it is
+    /// only of use where the thread has waited for long.
+    pub fn waited_for(&self) -> Option<(Op, u64)> {
+        let op = OPS.get(usize::from(self.op.load(Ordering::Relaxed)))?;
+        Some((*op, self.offset.load(Ordering::Relaxed)))
     }
 
     /// The thread can no longer be waited for: it goes to wait for a request that is not answered.
@@ -58,12 +89,12 @@ impl Pulse {
 
     /// The thread waits for no request, or for one that may take any time.
     pub fn rest(&self) {
-        self.0.store(AT_REST, Ordering::Relaxed);
+        self.last.store(AT_REST, Ordering::Relaxed);
     }
 
     /// Ticks at which the thread last went on; None while it rests.
     pub fn last(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|last| *last != AT_REST)
+        Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != AT_REST)
     }
 }
 
@@ -102,7 +133,7 @@ impl Control {
             failure: Mutex::new(None),
             bytes: AtomicU64::new(0),
             ios: AtomicU64::new(0),
-            pulses: (0..threads).map(|_| Pulse(AtomicU64::new(AT_REST))).collect(),
+            pulses: (0..threads).map(|_| Pulse::at_rest()).collect(),
             seen_by: (0..threads).map(|_| Mutex::default()).collect(),
             enough: AtomicBool::new(false),
             resumed: AtomicU64::new(0),
@@ -212,5 +243,22 @@ impl Control {
 
     pub fn take_failure(&self) -> Option<BenchError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pulse_keeps_what_its_thread_waits_for() {
+        let pulse = Pulse::at_rest();
+        assert_eq!(pulse.waited_for(), None);
+        for op in OPS {
+            pulse.waits_for(Some((op, 4096)));
+            assert_eq!(pulse.waited_for(), Some((op, 4096)));
+        }
+        pulse.waits_for(None);
+        assert_eq!(pulse.waited_for(), None);
     }
 }

@@ -133,7 +133,7 @@ impl Coordinator<'_> {
                 let age = since.map(|since| clock.nanoseconds(now.saturating_sub(since)));
                 if age.is_some_and(|age| !limit.is_zero() && u128::from(age) > limit.as_nanos()) {
                     stuck = true;
-                    control.fail(BenchError::unanswered(&*share.device, limit));
+                    control.fail(BenchError::unanswered(&*share.device, limit, pulse.waited_for()));
                 }
             }
         }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use measure::UnansweredRequest;
 use measure::workload::InvalidWorkload;
 use storage::device::Device;
-use storage::engine::{EngineError, RequestError, RequestFailure};
+use storage::engine::{EngineError, Op, RequestError, RequestFailure};
 use storage::remote::told_by;
 use storage::usage::MemoryPolicy;
 
@@ -129,13 +130,8 @@ pub enum BenchError {
     #[error("a request failed")]
     Request(#[from] RequestFailure),
     /// The drive does not answer.
-    #[error("{device} has not answered a request for {}", units::nanoseconds(.waited.as_nanos() as f64))]
-    Unanswered {
-        /// Spec of the device.
-        device: String,
-        /// The limit that was passed: `request_timeout`.
-        waited: Duration,
-    },
+    #[error("{} has not answered a request for {}", .0.target, units::nanoseconds(.0.seconds * 1e9))]
+    Unanswered(UnansweredRequest),
     /// A block does not hold what was written there.
     #[error("verification of {device} failed")]
     Verify {
@@ -166,9 +162,14 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// The error of a device that has not answered for `waited`.
-    pub(super) fn unanswered(device: &dyn Device, waited: Duration) -> Self {
-        Self::Unanswered { device: device.spec().to_owned(), waited }
+    /// The error of a device that has not answered for `waited`, by what it was asked for, where that is known.
+    pub(super) fn unanswered(device: &dyn Device, waited: Duration, asked: Option<(Op, u64)>) -> Self {
+        Self::Unanswered(UnansweredRequest {
+            operation: asked.map(|(op, _)| op.word().to_owned()),
+            target: device.spec().to_owned(),
+            offset: asked.filter(|(op, _)| !op.is_sync()).map(|(_, offset)| offset),
+            seconds: waited.as_secs_f64(),
+        })
     }
 
     /// The error of a memory policy that was refused.
@@ -223,7 +224,7 @@ impl BenchError {
             }
             Self::Engine(error) => engine_hint(error),
             Self::Request(failure) => request_hint(failure),
-            Self::Unanswered { .. } => Some(
+            Self::Unanswered(_) => Some(
                 "see the kernel's log (dmesg) for the drive; --request_timeout allows for more time".into(),
             ),
             Self::ReadOnly { .. }

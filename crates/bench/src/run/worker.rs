@@ -42,6 +42,7 @@ mod burning;
 mod flushing;
 mod readback;
 mod searching;
+mod waiting;
 
 /// What a thread is to do.
 #[derive(Debug, Clone)]
@@ -191,6 +192,8 @@ struct Turn<'a, E, R> {
     idle: Vec<u32>,
     /// Slots issued this turn, where they are timed from after that.
     issued: Vec<u32>,
+    /// The slot that was issued last.
+    newest: u32,
     /// When each slot's request began, in ticks: its submission, or when it was due.
     began: Box<[u64]>,
     pulse: &'a Pulse,
@@ -233,6 +236,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             tally: Tally::new(clock, now, runtime.as_nanos() as u64).with(&task.conduct),
             idle: (0..depth).rev().collect(),
             issued: Vec::new(),
+            newest: 0,
             began: vec![0; depth as usize].into_boxed_slice(),
             pulse: &control.pulses()[task.number],
             next_ages: now,
@@ -335,6 +339,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if R::WORKS_AHEAD && self.spare > 0 && !filling && !self.exhausted && !is_resting {
                 self.make_ahead()?;
             }
+            self.say_what_is_waited_for(wait_for);
             self.engine.submit(wait_for, None)?;
             now = self.reap()?;
         }
@@ -392,6 +397,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 }
             };
             self.began[slot as usize] = now;
+            self.newest = slot;
             count += 1;
             if R::SLOW_TO_ISSUE || batch == 1 {
                 self.issued.push(slot);
@@ -421,6 +427,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     break;
                 }
                 self.began[slot as usize] = due;
+                self.newest = slot;
                 due += schedule.gap();
             }
             self.rest_while_flushing();
@@ -436,6 +443,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 continue;
             }
             let timeout = if full || self.exhausted { None } else { Some(left) };
+            self.say_what_is_waited_for(1);
             self.engine.submit(1, timeout)?;
             now = self.reap()?;
         }
@@ -540,37 +548,6 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 self.exhausted = true;
             }
         }
-    }
-
-    /// Whether any request in flight is older than it may be: a drive may answer all but one. Once a second. Two checks in
-    /// a row must find one, so that after a stop of the process the coordinator has said so before the second.
-    ///
-    /// The thread fails here and not later, so that its failure is known before its engine is dropped, which waits for
-    /// the request.
-    #[cold]
-    fn check_ages(&mut self, now: u64) -> Result<(), BenchError> {
-        self.next_ages = now + self.clock.ticks(Duration::from_secs(1));
-        let limit = self.task.workload.request_timeout;
-        if limit.is_zero() {
-            return Ok(());
-        }
-        let oldest = now.saturating_sub(self.clock.ticks(limit));
-        let mut idle = vec![false; self.began.len()];
-        self.idle.iter().for_each(|slot| idle[*slot as usize] = true);
-        let resumed = self.control.resumed();
-        let has_limit = |slot: u32| !(self.requests.is_flush(slot) && self.has_unlimited_flushes());
-        let is_late = (0..).zip(&self.began).any(|(slot, began)| {
-            let in_flight = !idle[slot as usize] && *began != NOT_BEGUN;
-            in_flight && (*began).max(resumed) < oldest && has_limit(slot)
-        });
-        let was_late = std::mem::replace(&mut self.is_late, is_late);
-        if !(is_late && was_late) {
-            return Ok(());
-        }
-        let unanswered = || BenchError::unanswered(&*self.task.device, limit);
-        self.control.fail(unanswered());
-        self.pulse.stop();
-        Err(unanswered())
     }
 
     #[cold]

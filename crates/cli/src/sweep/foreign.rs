@@ -13,7 +13,7 @@ use base::ErrorClass;
 use bench::target::TargetOptions;
 use measure::options::{self, OPTIONS, WorkloadOption};
 use measure::record::{RunRecord, TargetFacts};
-use measure::{Target, TargetError, Workload};
+use measure::{Target, TargetError, UnansweredRequest, Workload};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::Failure;
@@ -152,12 +152,29 @@ fn difference(asked: &Workload, ran: &Workload) -> Option<String> {
         .map(|option| format!("{}={} in place of {}", option.name, text(option, ran), text(option, asked)))
 }
 
-/// What a run that ended badly comes to: its exit code has the class, its first line the reason.
+/// What a run that ended badly comes to: its exit code has the class, its first line the reason, and its document the request
+/// that was not answered, which ends the sweep as it does where this process made it.
 fn failure(binary: &Path, answer: &Output) -> TargetError {
+    #[derive(serde::Deserialize)]
+    struct Document {
+        error: ErrorBody,
+    }
+    #[derive(serde::Deserialize)]
+    struct ErrorBody {
+        // Earlier versions do not tell it from other errors.
+        unanswered: Option<UnansweredRequest>,
+    }
     let said = String::from_utf8_lossy(&answer.stderr);
     let reason = said.lines().next().unwrap_or("it said nothing");
     let classes = [ErrorClass::Invalid, ErrorClass::Refused, ErrorClass::Interrupted];
     let is_code = |class: &ErrorClass| answer.status.code() == Some(i32::from(class.exit_code()));
     let class = classes.into_iter().find(is_code).unwrap_or(ErrorClass::Failed);
-    TargetError::new(class, format!("{}: {}: {reason}", binary.display(), answer.status).into())
+    let source = format!("{}: {}: {reason}", binary.display(), answer.status).into();
+    match serde_json::from_slice::<Document>(&answer.stdout)
+        .ok()
+        .and_then(|document| document.error.unanswered)
+    {
+        Some(request) => TargetError::Unanswered { request, source },
+        None => TargetError::new(class, source),
+    }
 }

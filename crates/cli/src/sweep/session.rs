@@ -274,7 +274,7 @@ impl Session<'_> {
                     "see the kernel's log (dmesg) for the drive; once it answers again, {}",
                     self.resume_hint()
                 );
-                Err(Failure::failed(text).hint(hint))
+                Err(Failure::failed(text).hint(hint).unanswered(outcome.unanswered.as_ref()))
             }
             Ended::Incomplete | Ended::Interrupted | Ended::GaveUp if is_open => {
                 let what = match outcome.ended {

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use base::ErrorClass;
+use measure::UnansweredRequest;
 use ranks::{Lost, Ranks, RanksError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,7 @@ pub struct RankFailure {
     class: ErrorClass,
     message: String,
     hint: Option<String>,
+    unanswered: Option<UnansweredRequest>,
 }
 
 impl RankFailure {
@@ -45,6 +47,7 @@ impl RankFailure {
     pub fn told(&self, rank: usize, node: &str) -> Failure {
         Failure::new(self.class, format!("rank {rank} on {node}: {}", self.message))
             .hint_if(self.hint.clone())
+            .unanswered(self.unanswered.as_ref())
     }
 }
 
@@ -229,7 +232,7 @@ impl<T> Sign<T> {
     /// In place of what cannot be read.
     fn unreadable(error: &serde_json::Error) -> Self {
         let message = format!("what it said of its work cannot be read: {error}");
-        let failure = RankFailure { class: ErrorClass::Failed, message, hint: None };
+        let failure = RankFailure { class: ErrorClass::Failed, message, hint: None, unanswered: None };
         Self { bytes: 0, ios: 0, elapsed_ns: 0, stopping: true, outcome: Some(Err(failure)) }
     }
 }
@@ -237,8 +240,8 @@ impl<T> Sign<T> {
 impl Failure {
     /// As the root gets it.
     fn for_root(self) -> RankFailure {
-        let (class, message, hint) = self.into_parts();
-        RankFailure { class, message, hint }
+        let (class, message, hint, unanswered) = self.into_parts();
+        RankFailure { class, message, hint, unanswered }
     }
 }
 

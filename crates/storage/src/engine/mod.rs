@@ -199,6 +199,11 @@ pub trait Engine {
     /// Requests that were prepared and not yet reaped.
     fn in_flight(&self) -> u32;
 
+    /// What the request in flight in a slot does, and where; None where the slot is idle, or the engine does not say.
+    fn request(&self, _slot: u32) -> Option<(Op, u64)> {
+        None
+    }
+
     /// How often a request or a part of one, or a system call that hands requests over, was made again because the
     /// kernel answered EAGAIN, EBUSY or EINTR.
     fn retries(&self) -> u64 {

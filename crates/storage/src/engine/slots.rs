@@ -42,6 +42,11 @@ macro_rules! answered_by_slots {
             self.slots.in_flight()
         }
 
+        #[inline]
+        fn request(&self, slot: u32) -> Option<(Op, u64)> {
+            self.slots.request(slot)
+        }
+
         fn retries(&self) -> u64 {
             self.slots.retries
         }
@@ -215,6 +220,13 @@ impl Slots {
 
     pub fn depth(&self) -> u32 {
         self.slots.len() as u32
+    }
+
+    /// See [`Engine::request`](super::Engine::request).
+    #[inline]
+    pub fn request(&self, slot: u32) -> Option<(Op, u64)> {
+        let state = self.slots.get(slot as usize).filter(|state| state.in_flight)?;
+        Some((state.op, state.offset))
     }
 
     pub fn in_flight(&self) -> u32 {

@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use measure::{RunRecord, TargetError, Warning, WarningCode, Workload};
+use measure::{RunRecord, TargetError, UnansweredRequest, Warning, WarningCode, Workload};
 
 pub use begin::{Begun, begin};
 pub use observe::{Observer, Quiet, RunFailed, RunFinished, RunStarted, SessionBegun};
@@ -108,6 +108,8 @@ pub struct Outcome {
     pub repeated: u32,
     /// The last error of each point that failed in this session.
     pub failures: BTreeMap<u32, String>,
+    /// The request that was not answered, where that ended it.
+    pub unanswered: Option<UnansweredRequest>,
     /// How much of the plan is there now.
     pub completeness: Completeness,
 }
@@ -165,8 +167,8 @@ enum Attempt {
     Failed {
         error: String,
         hopeless: bool,
-        /// Whether a request is still in flight.
-        unanswered: bool,
+        /// The request that is still in flight.
+        unanswered: Option<UnansweredRequest>,
     },
     Interrupted,
 }
@@ -350,8 +352,9 @@ impl<'a> Runner<'a> {
                 live.pace.skipped(point);
                 self.observer.run_failed(&RunFailed { point, kind, pass, error: &error });
                 live.tally.failed(point.id, error, hopeless);
+                live.tally.unanswered = unanswered;
                 Ok(match live.tally.in_a_row >= live.limit {
-                    _ if unanswered => Advance::Ended(Ended::Unanswered),
+                    _ if live.tally.unanswered.is_some() => Advance::Ended(Ended::Unanswered),
                     true => Advance::Ended(Ended::GaveUp),
                     false => Advance::Passed,
                 })
@@ -418,11 +421,14 @@ impl<'a> Runner<'a> {
                 let (target, point) = (point.target.clone(), point.label());
                 return Err(RunError::Refused { target, point, source: error });
             }
-            TargetError::Invalid(_) | TargetError::Failed(_) | TargetError::Unanswered(_) => {}
+            TargetError::Invalid(_) | TargetError::Failed(_) | TargetError::Unanswered { .. } => {}
         }
-        let unanswered = matches!(error, TargetError::Unanswered(_));
+        let unanswered = match &error {
+            TargetError::Unanswered { request, .. } => Some(request.clone()),
+            _ => None,
+        };
         // A target that failed is not trusted to be in a good state; to close one that does not answer may take for ever.
-        if unanswered {
+        if unanswered.is_some() {
             self.targets.abandon();
         } else {
             self.targets.close(&point.target);
@@ -484,6 +490,7 @@ struct Tally {
     in_a_row: u32,
     /// By point: how often it failed, and the last error.
     failures: BTreeMap<u32, (u32, String)>,
+    unanswered: Option<UnansweredRequest>,
 }
 
 impl Tally {
@@ -518,6 +525,7 @@ impl Tally {
             controls: self.controls,
             repeated: self.repeated,
             failures: self.failures.into_iter().map(|(point, (_, error))| (point, error)).collect(),
+            unanswered: self.unanswered,
             completeness,
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use measure::record::{
     DirectionCounts, EngineFacts, HostFacts, JobCounts, ProcessCounts, SCHEMA, TargetFacts,
 };
-use measure::{RunRecord, Target, TargetError, Warning, WarningCode, Workload};
+use measure::{RunRecord, Target, TargetError, UnansweredRequest, Warning, WarningCode, Workload};
 use sweep::board::Board;
 use sweep::model::Point;
 use sweep::plan::{Plan, PlannedRun, SplitMix64};
@@ -123,7 +123,14 @@ impl Target for Fake {
             Behaviour::Refuse => Err(TargetError::Refused("/dev/vda is mounted on /".into())),
             Behaviour::Interrupt => Err(TargetError::Interrupted),
             Behaviour::Hang => {
-                Err(TargetError::Unanswered("/dev/vda has not answered a request for 1 s".into()))
+                let request = UnansweredRequest {
+                    operation: Some("read".into()),
+                    target: "/dev/vda".into(),
+                    offset: Some(4096),
+                    seconds: 1.0,
+                };
+                let source = "/dev/vda has not answered a request for 1 s".into();
+                Err(TargetError::Unanswered { request, source })
             }
             Behaviour::Scheduler(scheduler) => {
                 record.layout.insert("scheduler".into(), scheduler.into());

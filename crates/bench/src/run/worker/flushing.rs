@@ -27,6 +27,7 @@ impl<E: Engine, R: Requests> Turn<'_, E, R> {
             self.pulse.rest();
         }
         self.engine.prepare(0, Op::Sync, 0, 0);
+        self.pulse.waits_for(self.engine.request(0));
         let mut failure = None;
         while self.engine.in_flight() > 0 {
             self.engine.submit(1, None)?;

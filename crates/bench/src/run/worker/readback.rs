@@ -18,6 +18,7 @@ pub(super) fn read_back<E: Engine>(
     let mut idle: Vec<u32> = (0..engine.depth()).rev().collect();
     let mut reaped = Vec::new();
     let mut more = true;
+    let mut newest = 0;
     while more || engine.in_flight() > 0 {
         pulse.beat(clock.now());
         more = more && control.phase() != Phase::Stop;
@@ -25,8 +26,11 @@ pub(super) fn read_back<E: Engine>(
             if !check.issue(engine, slot) {
                 idle.push(slot);
                 more = false;
+                break;
             }
+            newest = slot;
         }
+        pulse.waits_for(engine.request(newest));
         engine.submit(1, None)?;
         let mut failure = None;
         engine.reap(|slot, result| match result {
