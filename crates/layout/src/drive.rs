@@ -70,13 +70,12 @@ impl DriveId {
     fn named(system: &Sysfs, name: &str) -> Option<Self> {
         let device = system.block_node(name)?;
         let whole = device.disk.clone().unwrap_or_else(|| device.name.clone());
-        let text = |file: &str| system.text(format!("/sys/class/block/{whole}/{file}"));
         let boot = system.text("/proc/sys/kernel/random/boot_id");
         let sequence = sequence(system, &whole);
         Some(Self {
             serial: serial(system, &device),
             size_bytes: device.size_bytes,
-            wwid: text("wwid").or_else(|| text("device/wwid")),
+            wwid: system.worldwide_name(&whole),
             start_bytes: device.partition_start_bytes,
             backing: device.loop_device.as_ref().and_then(|_| backing(system, &whole)),
             disk: boot.zip(sequence).map(|(boot, number)| DiskSequence { boot, number }),

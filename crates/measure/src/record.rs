@@ -215,6 +215,10 @@ pub struct TargetFacts {
     pub mount_options: Option<String>,
     /// The block devices below, nearest first: `nvme0n1p2`, `nvme0n1`.
     pub block_devices: Vec<String>,
+    /// What the disks among them are known by whatever a boot calls them, by kernel name: `wwid:…`, `serial:…`, or `file:…` of
+    /// a loop device. Without those that have none of these, or share it with another.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lasting_names: BTreeMap<String, String>,
     /// Model of the drive, as it names itself.
     pub model: Option<String>,
     /// `nvme`, `sata`, `virtio`, `loop`, `md`, …, where known.

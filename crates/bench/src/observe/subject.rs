@@ -62,7 +62,7 @@ impl Subject {
             heat::sensors(drive.name(), std::iter::once(device).chain(above))
         });
         Self {
-            facts: target_facts(device, backing, &stack),
+            facts: target_facts(sysfs, device, backing, &stack),
             sensors: sensors.collect(),
             arrangement: arrangement(device),
             ours: ours(sysfs, &stack),
@@ -118,7 +118,7 @@ fn arrangement(device: &dyn Device) -> BTreeMap<String, String> {
     arrangement
 }
 
-fn target_facts(device: &dyn Device, backing: &Backing, stack: &Stack) -> TargetFacts {
+fn target_facts(sysfs: &Sysfs, device: &dyn Device, backing: &Backing, stack: &Stack) -> TargetFacts {
     let top = stack.top().next();
     let known = |text: &String| !text.is_empty() && text != "unknown";
     TargetFacts {
@@ -130,10 +130,24 @@ fn target_facts(device: &dyn Device, backing: &Backing, stack: &Stack) -> Target
         filesystem: backing.filesystem.clone(),
         mount_options: backing.options.clone(),
         block_devices: stack.layers.iter().map(|layer| layer.name().to_owned()).collect(),
+        lasting_names: lasting_names(sysfs, stack),
         model: stack.drives().find_map(|drive| drive.device.model.clone()),
         transport: top.map(|layer| layer.device.transport.clone()).filter(known),
         rotational: top.and_then(|layer| layer.device.queue.as_ref()?.rotational),
     }
+}
+
+/// What the disks below are known by. A name that two of them have (the serial number of a drive with two namespaces, on old
+/// kernels) tells neither.
+fn lasting_names(sysfs: &Sysfs, stack: &Stack) -> BTreeMap<String, String> {
+    let disks = stack.layers.iter().filter(|layer| layer.device.disk.is_none());
+    let named: Vec<(String, String)> = disks
+        .filter_map(|layer| Some((layer.name().to_owned(), sysfs.lasting_name(&layer.device)?)))
+        .collect();
+    let is_shared = |disk: &String, name: &String| {
+        named.iter().any(|(other, of_other)| other != disk && of_other == name)
+    };
+    named.iter().filter(|(disk, name)| !is_shared(disk, name)).cloned().collect()
 }
 
 /// Everything that is made of the target's drives, whoever uses it: a scrub of another partition of

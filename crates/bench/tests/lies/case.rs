@@ -259,6 +259,7 @@ fn target() -> TargetFacts {
         model: Some("a drive".into()),
         transport: Some("nvme".into()),
         rotational: Some(false),
+        ..TargetFacts::default()
     }
 }
 

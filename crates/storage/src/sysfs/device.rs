@@ -178,6 +178,24 @@ impl Sysfs {
         })
     }
 
+    /// The worldwide name of a disk, where it has one.
+    #[must_use]
+    pub fn worldwide_name(&self, disk: &str) -> Option<String> {
+        let text = |file: &str| self.text(format!("/sys/class/block/{disk}/{file}"));
+        text("wwid").or_else(|| text("device/wwid"))
+    }
+
+    /// What a disk is known by when another boot has given it another kernel name: its worldwide name, its serial number, or
+    /// the file behind a loop device. None where it has none of these.
+    #[must_use]
+    pub fn lasting_name(&self, device: &BlockDevice) -> Option<String> {
+        let disk = device.disk.as_deref().unwrap_or(&device.name);
+        let worldwide = self.worldwide_name(disk).map(|name| format!("wwid:{name}"));
+        let serial = || device.serial.as_ref().map(|serial| format!("serial:{serial}"));
+        let file = || device.loop_device.as_ref().map(|behind| format!("file:{}", behind.backing_file));
+        worldwide.or_else(serial).or_else(file)
+    }
+
     /// All block devices of some size, each disk followed by its partitions.
     #[must_use]
     pub fn block_devices(&self) -> Vec<BlockDevice> {
@@ -386,6 +404,26 @@ mod tests {
         assert!(part.ends_with("nvme0n1p1"));
         tree.file(&format!("{controller}/transport"), "tcp\n");
         assert_eq!(sysfs.block_device("nvme0n1").unwrap().transport, "nvme-tcp");
+    }
+
+    #[test]
+    fn a_disk_is_known_by_its_worldwide_name_then_its_serial_number_then_the_file_behind_it() {
+        let tree = Tree::new();
+        let disk = tree.disk("pci0000:00/0000:02:00.0/ata1/host0/target0/block", "sda", "8:0", 1 << 30);
+        let name = || {
+            let sysfs = tree.sysfs();
+            sysfs.lasting_name(&sysfs.block_device("sda").unwrap())
+        };
+        assert_eq!(name(), None);
+        tree.file(&format!("{disk}/loop/backing_file"), "/var/a\n");
+        assert_eq!(name().as_deref(), Some("file:/var/a"));
+        tree.file(&format!("{disk}/serial"), "S9\n");
+        assert_eq!(name().as_deref(), Some("serial:S9"));
+        tree.file(&format!("{disk}/wwid"), "naa.5000c500\n");
+        assert_eq!(name().as_deref(), Some("wwid:naa.5000c500"));
+        tree.partition(&disk, "sda1", "8:1", 1 << 20);
+        let sysfs = tree.sysfs();
+        assert_eq!(sysfs.lasting_name(&sysfs.block_device("sda1").unwrap()), name(), "its disk's");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | setting | is compared among |
 //! |---|---|
 //! | of the first queue below the target, which a record does not name, and of an array's or a mapping's own | runs on one target with one layout: another layout is another device |
-//! | of a drive that is named (`sda.scheduler`) | all runs whose layouts ask the same of queues, whatever is built on the drive |
+//! | of a drive that is named (`sda.scheduler`) | all runs whose layouts ask the same of queues, whatever is built on the drive, and whatever the kernel calls it: another boot may have given its name to another drive, so it is known by what its record says that lasts ([`lasting_names`](measure::record::TargetFacts::lasting_names)), and by its name only where it has nothing else |
 //! | the governor | all runs |
 //!
 //! What is in one record only is no change, and of all that a record's layout says only [`QUEUE_SETTINGS`] are the machine's: how
@@ -39,9 +39,20 @@ enum Scope {
     Machine,
 }
 
+/// A setting: among which runs it is compared, and of what it is; for the latter `SETTING` or `DRIVE.SETTING`.
+type SettingKey = (Scope, String);
+
+/// A setting of a record.
+#[derive(Debug, PartialEq)]
+struct Setting {
+    /// As the record calls it.
+    name: String,
+    value: String,
+}
+
 /// The settings that the first runs met.
 #[derive(Debug, Default)]
-pub(super) struct Surroundings(BTreeMap<(Scope, String), String>);
+pub(super) struct Surroundings(BTreeMap<SettingKey, String>);
 
 impl Surroundings {
     /// As the sessions before this one met them.
@@ -63,14 +74,14 @@ impl Surroundings {
     /// What is not as it was, each in words; what is new is remembered, unless the record is void by itself.
     pub(super) fn meet(&mut self, point: &Point, record: &RunRecord) -> Vec<String> {
         let found = settings(point, record);
-        let change = |(key, now): (&(Scope, String), &String)| {
-            let then = self.0.get(key).filter(|then| *then != now)?;
-            Some(format!("{}: {then} → {now}", key.1))
+        let change = |(key, now): (&SettingKey, &Setting)| {
+            let then = self.0.get(key).filter(|then| **then != now.value)?;
+            Some(format!("{}: {then} → {}", now.name, now.value))
         };
         let changes: Vec<String> = found.iter().filter_map(change).collect();
         if changes.is_empty() && !is_void(record) {
-            for (key, value) in found {
-                self.0.entry(key).or_insert(value);
+            for (key, setting) in found {
+                self.0.entry(key).or_insert(setting.value);
             }
         }
         changes
@@ -82,7 +93,7 @@ fn is_void(record: &RunRecord) -> bool {
 }
 
 /// The machine's settings in a record, each with its scope.
-fn settings(point: &Point, record: &RunRecord) -> BTreeMap<(Scope, String), String> {
+fn settings(point: &Point, record: &RunRecord) -> BTreeMap<SettingKey, Setting> {
     let queues = point.layout.iter().filter(|(name, _)| !CONSTRUCTION.contains(&name.as_str()));
     let queues: BTreeMap<String, String> = queues.map(|(n, v)| (n.clone(), v.clone())).collect();
     let is_varied = |name: &str| {
@@ -101,10 +112,13 @@ fn settings(point: &Point, record: &RunRecord) -> BTreeMap<(Scope, String), Stri
         } else {
             Scope::Target(point.target.clone(), point.layout.clone())
         };
-        found.insert((scope, key.clone()), value.clone());
+        let lasting = device.and_then(|device| record.target.lasting_names.get(device));
+        let of = lasting.map_or_else(|| key.clone(), |lasting| format!("{lasting}.{name}"));
+        found.insert((scope, of), Setting { name: key.clone(), value: value.clone() });
     }
     if let Some(governor) = &record.host.governor {
-        found.insert((Scope::Machine, "governor".to_owned()), governor.clone());
+        let name = "governor".to_owned();
+        found.insert((Scope::Machine, name.clone()), Setting { name, value: governor.clone() });
     }
     found
 }
@@ -156,6 +170,35 @@ mod tests {
         let (md, lvm) = ([("layout", "md-raid0"), ("chunk", "64k")], [("layout", "lvm-stripe")]);
         let found = last(&[(&md, &[("sda.wbt_lat_usec", "2000")]), (&lvm, &[("sda.wbt_lat_usec", "0")])]);
         assert_eq!(found, ["sda.wbt_lat_usec: 2000 → 0"]);
+    }
+
+    #[test]
+    fn a_drive_is_the_same_whatever_a_boot_calls_it() {
+        let named = |found: &[(&str, &str)], names: &[(&str, &str)]| {
+            let mut record = record(found, "performance");
+            record.target.lasting_names =
+                names.iter().map(|(kernel, lasting)| ((*kernel).to_owned(), (*lasting).to_owned())).collect();
+            record
+        };
+        let (fast, slow) = ("serial:FAST", "wwid:naa.5");
+        let before =
+            named(&[("sda.nr_requests", "1023"), ("sdb.nr_requests", "64")], &[("sda", fast), ("sdb", slow)]);
+        let swapped =
+            named(&[("sda.nr_requests", "64"), ("sdb.nr_requests", "1023")], &[("sda", slow), ("sdb", fast)]);
+        let mut all = Surroundings::default();
+        assert_eq!(all.meet(&point(&[]), &before), [""; 0]);
+        assert_eq!(all.meet(&point(&[]), &swapped), [""; 0], "another boot has exchanged the names");
+        let changed = named(&[("sdc.nr_requests", "32")], &[("sdc", slow)]);
+        assert_eq!(
+            all.meet(&point(&[]), &changed),
+            ["sdc.nr_requests: 64 → 32"],
+            "by the name that it has now"
+        );
+        // Without a lasting name, as in records of earlier versions, the kernel's is all there is.
+        let mut all = Surroundings::default();
+        assert_eq!(all.meet(&point(&[]), &named(&[("sda.nr_requests", "1023")], &[])), [""; 0]);
+        let found = all.meet(&point(&[]), &named(&[("sda.nr_requests", "64")], &[]));
+        assert_eq!(found, ["sda.nr_requests: 1023 → 64"]);
     }
 
     #[test]

@@ -191,6 +191,7 @@ pub fn target() -> TargetSeen {
             model: None,
             transport: Some("virtio".to_owned()),
             rotational: Some(false),
+            ..TargetFacts::default()
         },
         layout: BTreeMap::from([
             ("scheduler".to_owned(), "none".to_owned()),
