@@ -13,13 +13,18 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 run: quick ## Build the binary, quickly, and measure this directory's flash: two minutes, then report.html
 	./$(QUICK_BINARY) sweep
+
+picture: quick ## Draw the README's picture, docs/report.svg: the report of the papers' own node, simulated
+	rm -rf $(TARGET)/picture
+	./$(QUICK_BINARY) sweep --machine dash-io-node --seed 1 --output $(TARGET)/picture
+	./$(QUICK_BINARY) report $(TARGET)/picture --output docs/report.svg
 
 fresh: ## Measure make run from a fresh clone without caches: minutes of each step, size of the binary
 	tools/fresh

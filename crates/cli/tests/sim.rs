@@ -477,3 +477,31 @@ fn a_lie_that_is_planted_in_a_machine_file_is_named_by_the_judge_of_real_runs() 
     let xfs = ["--rw=randwrite", "--iodepth=32", "--layout=md-raid0(filesystem=xfs)"];
     assert_eq!(codes(node, &xfs), ["W-VOLATILE-CACHE"]);
 }
+#[test]
+fn the_picture_and_the_sample_of_the_first_page_are_what_the_commands_make() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let swept = flashwright(
+        folder.path(),
+        &["sweep", "--machine", "dash-io-node", "--seed=1", "--output", "picture"],
+    );
+    assert!(swept.status.success(), "{}", String::from_utf8_lossy(&swept.stderr));
+    let drawn = flashwright(folder.path(), &["report", "picture", "--output", "report.svg"]);
+    assert!(drawn.status.success(), "{}", String::from_utf8_lossy(&drawn.stderr));
+    let picture = std::fs::read_to_string(folder.path().join("report.svg")).expect("is text");
+    assert!(picture.len() < 60_000, "{} bytes are too many for a first page", picture.len());
+    let kept = include_str!("../../../docs/report.svg");
+    assert!(picture == kept, "docs/report.svg is another picture: `make picture` draws it anew");
+    let page = include_str!("../../../README.md");
+    assert!(page.contains("](docs/report.svg)"), "the first page shows it");
+    // And what it prints as the end of that sweep is what was printed.
+    let sample =
+        page.split("```").find(|block| block.contains("No.  Test")).expect("the first page has an end");
+    let (answer, table) = sample.split_once("\n\n").expect("an answer and a table");
+    let printed = String::from_utf8(swept.stdout).expect("is text");
+    let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat(&printed).contains(&flat(answer)), "{answer}: {printed}");
+    for row in table.lines() {
+        assert!(printed.lines().any(|line| line.starts_with(row)), "{row}: {printed}");
+    }
+}
+
