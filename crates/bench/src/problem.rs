@@ -70,7 +70,7 @@ impl From<Problem> for TargetError {
     fn from(problem: Problem) -> Self {
         match problem {
             Problem::Run(BenchError::Unanswered(ref request)) => {
-                Self::Unanswered { request: request.clone(), source: Box::new(problem) }
+                Self::Unanswered { request: Box::new(request.clone()), source: Box::new(problem) }
             }
             _ => Self::new(problem.class(), Box::new(problem)),
         }

@@ -56,8 +56,8 @@ pub struct Failure {
     hint: Option<String>,
     /// What it consists of, where it is several things at once: a line each.
     details: Vec<String>,
-    /// The request that was not answered, where that is it.
-    unanswered: Option<UnansweredRequest>,
+    /// The request that was not answered, where that is it; boxed, so that a result stays small.
+    unanswered: Option<Box<UnansweredRequest>>,
     /// Another process tells it.
     told_by_root: bool,
 }
@@ -135,7 +135,7 @@ impl Failure {
 
     /// With the request that was not answered, if that is it.
     pub fn unanswered(mut self, request: Option<&UnansweredRequest>) -> Self {
-        self.unanswered = request.cloned();
+        self.unanswered = request.cloned().map(Box::new);
         self
     }
 
@@ -153,7 +153,7 @@ impl Failure {
     }
 
     /// Class, message, hint, and the request that was not answered.
-    pub fn into_parts(self) -> (ErrorClass, String, Option<String>, Option<UnansweredRequest>) {
+    pub fn into_parts(self) -> (ErrorClass, String, Option<String>, Option<Box<UnansweredRequest>>) {
         (self.class, self.message, self.hint, self.unanswered)
     }
 
@@ -186,7 +186,7 @@ impl Failure {
                 exit_code: self.class.exit_code(),
                 message: line(&self.message),
                 hint: self.hint.as_deref().map(line),
-                unanswered: self.unanswered.clone(),
+                unanswered: self.unanswered.as_deref().cloned(),
             };
             // The lines on standard error have said it; a standard output that fails adds nothing to them.
             let document = serde_json::to_string_pretty(&ErrorDocument { schema: SCHEMA, error: body });

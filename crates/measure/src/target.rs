@@ -53,7 +53,7 @@ pub enum TargetError {
     #[error("the run failed")]
     Unanswered {
         /// Which request.
-        request: UnansweredRequest,
+        request: Box<UnansweredRequest>,
         /// The error in words.
         #[source]
         source: Box<dyn Error + Send + Sync>,

@@ -174,7 +174,7 @@ fn failure(binary: &Path, answer: &Output) -> TargetError {
         .ok()
         .and_then(|document| document.error.unanswered)
     {
-        Some(request) => TargetError::Unanswered { request, source },
+        Some(request) => TargetError::Unanswered { request: Box::new(request), source },
         None => TargetError::new(class, source),
     }
 }

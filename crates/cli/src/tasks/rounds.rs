@@ -39,7 +39,7 @@ pub struct RankFailure {
     class: ErrorClass,
     message: String,
     hint: Option<String>,
-    unanswered: Option<UnansweredRequest>,
+    unanswered: Option<Box<UnansweredRequest>>,
 }
 
 impl RankFailure {
@@ -47,7 +47,7 @@ impl RankFailure {
     pub fn told(&self, rank: usize, node: &str) -> Failure {
         Failure::new(self.class, format!("rank {rank} on {node}: {}", self.message))
             .hint_if(self.hint.clone())
-            .unanswered(self.unanswered.as_ref())
+            .unanswered(self.unanswered.as_deref())
     }
 }
 

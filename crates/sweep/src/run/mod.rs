@@ -424,7 +424,7 @@ impl<'a> Runner<'a> {
             TargetError::Invalid(_) | TargetError::Failed(_) | TargetError::Unanswered { .. } => {}
         }
         let unanswered = match &error {
-            TargetError::Unanswered { request, .. } => Some(request.clone()),
+            TargetError::Unanswered { request, .. } => Some(UnansweredRequest::clone(request)),
             _ => None,
         };
         // A target that failed is not trusted to be in a good state; to close one that does not answer may take for ever.

@@ -130,7 +130,7 @@ impl Target for Fake {
                     seconds: 1.0,
                 };
                 let source = "/dev/vda has not answered a request for 1 s".into();
-                Err(TargetError::Unanswered { request, source })
+                Err(TargetError::Unanswered { request: Box::new(request), source })
             }
             Behaviour::Scheduler(scheduler) => {
                 record.layout.insert("scheduler".into(), scheduler.into());
