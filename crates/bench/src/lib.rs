@@ -2,7 +2,7 @@
 //!
 //! - [`acts`] are requests that move no data.
 //! - [`run`] moves threads through ramp, measured interval and tail, and counts.
-//! - [`payload`] makes what is written and knows it again.
+//! - [`payload`] makes what is written; [`verify`] knows it again.
 //! - [`observe`] looks at the machine from beside.
 //! - [`target`] opens devices as workloads need them; [`scratch`] lays data to read.
 //! - [`precondition`] brings a target into a known state; [`saturation`] watches it lose its freshness.
@@ -24,5 +24,6 @@ pub mod run;
 pub mod saturation;
 pub mod scratch;
 pub mod target;
+pub mod verify;
 
 pub use run::{BenchError, Job, Outcome, Progress, RunOptions};

@@ -1,4 +1,4 @@
-//! What is written, and how it is known again.
+//! What is written. How it is known again is [`verify`](crate::verify)'s.
 //!
 //! A drive or layer that compresses or deduplicates must find nothing to save. Blocks of up to 64 KiB
 //! have fresh random contents at every write. Larger ones, whose making would keep a fast drive
@@ -9,13 +9,9 @@
 //!
 //! Eight independent generators make eight words at a time, in a form that compiles to vector
 //! instructions.
-//!
-//! Under `verify` the first bytes of each block hold a [`Header`] with the block's offset and generation
-//! and a checksum of the rest, so that a block that is wrong, stale or in the wrong place is told from a
-//! good one, and from each other.
 
 use measure::pattern::Rng;
-use measure::workload::{DedupeMode, Verify, Workload};
+use measure::workload::{DedupeMode, Workload};
 
 /// Compressible contents alternate within each page, the unit in which layers compress.
 const PAGE: usize = 4096;
@@ -157,166 +153,9 @@ impl Copies {
     }
 }
 
-/// What a verified block says about itself.
-///
-/// | bytes | meaning |
-/// |---|---|
-/// | 0–7 | the magic number `FWBLOCK1` |
-/// | 8–15 | offset on the device |
-/// | 16–23 | generation: the run's, plus the pass over the region |
-/// | 24–27 | length of the block |
-/// | 28–31 | checksum: 1 CRC-32C, 2 xxh3-64 |
-/// | 32–39 | checksum of everything else |
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Header {
-    /// The writing run and pass; [`Header::ANY`] where any will do.
-    pub generation: u64,
-    /// Offset on the device, bytes.
-    pub offset: u64,
-    /// Length of the block, bytes.
-    pub length: u32,
-}
-
-const MAGIC: u64 = u64::from_le_bytes(*b"FWBLOCK1");
-const HEADER_BYTES: usize = 40;
-
-/// A block that does not hold what was written there.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum VerifyFailure {
-    /// There is no header: the block was never written with verification, or is wiped.
-    #[error("the block at offset {} has no header (expected generation {}, found {found:#018x} for the magic number)", .expected.offset, .expected.generation)]
-    NoHeader {
-        /// What should stand there.
-        expected: Header,
-        /// What stands where the magic number should.
-        found: u64,
-    },
-    /// The block belongs somewhere else.
-    #[error("the block at offset {} belongs at offset {} (generation {})", .expected.offset, .found.offset, .found.generation)]
-    Misplaced {
-        /// What should stand there.
-        expected: Header,
-        /// What stands there.
-        found: Header,
-    },
-    /// The block is of an earlier write: a later one was lost.
-    #[error("the block at offset {} is stale: generation {}, expected {}", .expected.offset, .found.generation, .expected.generation)]
-    Stale {
-        /// What should stand there.
-        expected: Header,
-        /// What stands there.
-        found: Header,
-    },
-    /// The header is right but the contents are not.
-    #[error("the block at offset {} (generation {}) is corrupt: its checksum is {found:#018x}, its header says {stored:#018x}", .header.offset, .header.generation)]
-    Corrupt {
-        /// The block's header.
-        header: Header,
-        /// The checksum in the header.
-        stored: u64,
-        /// The checksum of the contents.
-        found: u64,
-    },
-}
-
-impl Header {
-    /// Stands for any generation, where a run reads what an earlier one wrote.
-    pub const ANY: u64 = u64::MAX;
-
-    /// Writes the header into a block whose contents are ready.
-    ///
-    /// # Panics
-    /// If the block is shorter than a header.
-    pub fn seal(self, kind: Verify, block: &mut [u8]) {
-        block[0..8].copy_from_slice(&MAGIC.to_le_bytes());
-        block[8..16].copy_from_slice(&self.offset.to_le_bytes());
-        block[16..24].copy_from_slice(&self.generation.to_le_bytes());
-        block[24..28].copy_from_slice(&self.length.to_le_bytes());
-        block[28..32].copy_from_slice(&number(kind).to_le_bytes());
-        let sum = checksum(kind, block);
-        block[32..40].copy_from_slice(&sum.to_le_bytes());
-    }
-
-    /// Compares a block with what should stand there.
-    ///
-    /// # Errors
-    /// [`VerifyFailure`] with what was expected and what was found.
-    pub fn check(self, kind: Verify, block: &[u8]) -> Result<(), VerifyFailure> {
-        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| block[at + i]));
-        if word(0) != MAGIC {
-            return Err(VerifyFailure::NoHeader { expected: self, found: word(0) });
-        }
-        let found = Self { offset: word(8), generation: word(16), length: word(24) as u32 };
-        // The checksum comes first: a torn header must not be taken for one from elsewhere.
-        let (stored, sum) = (word(32), checksum(kind, block));
-        if stored != sum || (word(24) >> 32) as u32 != number(kind) {
-            return Err(VerifyFailure::Corrupt { header: found, stored, found: sum });
-        }
-        if found.offset != self.offset || found.length != self.length {
-            return Err(VerifyFailure::Misplaced { expected: self, found });
-        }
-        if self.generation != Self::ANY && found.generation != self.generation {
-            return Err(VerifyFailure::Stale { expected: self, found });
-        }
-        Ok(())
-    }
-}
-
-fn number(kind: Verify) -> u32 {
-    match kind {
-        Verify::Crc32c => 1,
-        Verify::Xxh3 => 2,
-    }
-}
-
-/// The checksum of a block without the field that holds it.
-fn checksum(kind: Verify, block: &[u8]) -> u64 {
-    let (head, rest) = (&block[..32], &block[HEADER_BYTES..]);
-    match kind {
-        Verify::Crc32c => u64::from(crc32c::crc32c_append(crc32c::crc32c(head), rest)),
-        Verify::Xxh3 => {
-            let seed = xxhash_rust::xxh3::xxh3_64(head);
-            xxhash_rust::xxh3::xxh3_64_with_seed(rest, seed)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn sealed(kind: Verify, header: Header) -> Vec<u8> {
-        let mut payload = Payload::new(1, 0);
-        let mut block = vec![0; header.length as usize];
-        payload.fill(&mut block);
-        header.seal(kind, &mut block);
-        block
-    }
-
-    const HEADER: Header = Header { generation: 7, offset: 8192, length: 4096 };
-
-    #[test]
-    fn a_good_block_passes_and_each_fault_is_told_from_the_others() {
-        for kind in [Verify::Crc32c, Verify::Xxh3] {
-            let block = sealed(kind, HEADER);
-            assert_eq!(HEADER.check(kind, &block), Ok(()));
-            assert_eq!(Header { generation: Header::ANY, ..HEADER }.check(kind, &block), Ok(()));
-            let elsewhere = Header { offset: 0, ..HEADER };
-            assert!(matches!(elsewhere.check(kind, &block), Err(VerifyFailure::Misplaced { .. })));
-            let later = Header { generation: 8, ..HEADER };
-            assert!(matches!(later.check(kind, &block), Err(VerifyFailure::Stale { .. })));
-            let zeros = vec![0; 4096];
-            assert!(matches!(HEADER.check(kind, &zeros), Err(VerifyFailure::NoHeader { found: 0, .. })));
-        }
-    }
-
-    #[test]
-    fn a_failure_names_both_what_was_expected_and_what_was_found() {
-        let block = sealed(Verify::Xxh3, HEADER);
-        let failure = Header { generation: 9, ..HEADER }.check(Verify::Xxh3, &block).unwrap_err();
-        assert_eq!(failure.to_string(), "the block at offset 8192 is stale: generation 7, expected 9");
-    }
 
     #[test]
     fn no_eight_bytes_of_any_two_writes_are_alike() {
@@ -405,17 +244,6 @@ mod tests {
             let zeros = block.iter().filter(|b| **b == 0).count() as f64 / block.len() as f64;
             // Random bytes are zero once in 256.
             assert!((zeros - f64::from(percentage) / 100.0).abs() < 0.01, "{percentage}: {zeros}");
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_flipped_bit_is_noticed(at in 0usize..4096, bit in 0u8..8) {
-            for kind in [Verify::Crc32c, Verify::Xxh3] {
-                let mut block = sealed(kind, HEADER);
-                block[at] ^= 1 << bit;
-                prop_assert!(HEADER.check(kind, &block).is_err());
-            }
         }
     }
 }

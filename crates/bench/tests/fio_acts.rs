@@ -107,7 +107,7 @@ fn what_would_do_nothing_with_such_an_engine_is_refused() {
         ("ioengine=cpuio\ncpuload=50", "no end without a runtime"),
         ("cpuload=50\nsize=1m", "it belongs to cpuio, and the engine is psync"),
         ("stat_type=lstat\nioengine=null\nsize=1m", "it belongs to filestat"),
-        ("create_on_open=1\nsize=1m", "files are laid before"),
+        ("create_on_open=1\nioengine=null\nsize=1m", "null makes no files"),
         ("ioengine=exec", "commands are not run from job files"),
     ] {
         let error = refusal(options);

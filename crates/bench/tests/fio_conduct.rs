@@ -13,10 +13,13 @@ use bench::run::BenchError;
 use bench::run::cohorts::{Arranged, run_arranged};
 use bench::run::flow::Flow;
 use bench::run::log::{LogPlan, Quantity};
+use bench::run::priorities::{PriorityShare, RequestPriorities};
 use bench::run::steady::Criterion;
+use bench::run::tolerance::Tolerance;
 use bench::target::{BenchTarget, TargetOptions};
+use measure::WarningCode;
 use measure::workload::{Rw, Workload, WriteSync};
-use storage::usage::MemoryPolicy;
+use storage::usage::{IoClass, IoPriority, MemoryPolicy};
 
 fn jobs(text: &str) -> Vec<Job> {
     match JobFile::parse(text, Path::new("test.fio"), &|_| None) {
@@ -27,6 +30,10 @@ fn jobs(text: &str) -> Vec<Job> {
 
 fn one(options: &str) -> Job {
     jobs(&format!("[job]\nfilename=/x\n{options}\n")).remove(0)
+}
+
+fn one_of(text: &str) -> Job {
+    jobs(text).remove(0)
 }
 
 fn refusal(text: &str) -> String {
@@ -80,7 +87,10 @@ fn logs_have_fios_names_a_number_for_each_thread_and_the_jobs_name_by_default() 
     assert_eq!(names(&jobs[1]), [["some/p_lat.3.log", "some/p_clat.3.log", "q_iops.3.log"]]);
     assert_eq!(names(&jobs[2]), [["some/p_lat.4.log", "some/p_clat.4.log", "q_iops.4.log"]]);
     let window = Some(Duration::from_millis(250));
-    assert_eq!(jobs[1].conduct.log, Some(LogPlan { window, largest: true, offsets: true }));
+    assert_eq!(
+        jobs[1].conduct.log,
+        Some(LogPlan { window, largest: true, offsets: true, ..LogPlan::default() })
+    );
     assert_eq!(one("log_avg_msec=100").conduct.log, None, "nothing is logged");
     assert!(refusal("[a]\nfilename=/x\nlog_window_value=both").contains("avg or max"));
     assert!(refusal("[a]\nfilename=/x\nper_job_logs=0").contains("a log of its own"));
@@ -292,4 +302,106 @@ fn writes_that_are_to_be_durable_at_once_are_refused_where_no_descriptor_makes_t
 fn a_missing_file_is_made_unless_the_job_forbids_it() {
     assert!(one("size=1m").allow_file_create);
     assert!(!one("size=1m\nallow_file_create=0").allow_file_create);
+}
+
+#[test]
+fn a_backlog_lets_copies_share_blocks_and_says_what_that_means() {
+    let text = "[a]\nfilename=/x\nnumjobs=3\nrw=write:112k\nbs=16k\nverify=crc32c\nverify_backlog=16\n\
+                verify_backlog_batch=4\noffset_increment=1g\nio_size=1g\nloops=2";
+    let job = jobs(text).remove(0);
+    assert_eq!((job.workload.verify_backlog, job.conduct.verify_backlog_batch), (16, 4));
+    assert!(job.notes.iter().any(|note| note.contains("write the same blocks")), "{:?}", job.notes);
+    let apart = jobs(&format!("{text}\nsize=1g")).remove(0);
+    assert!(!apart.notes.iter().any(|note| note.contains("write the same blocks")), "{:?}", apart.notes);
+}
+
+#[test]
+fn a_file_that_is_to_fill_its_file_system_takes_most_of_what_is_free() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let name = folder.path().join("data");
+    let text = format!("[a]\nfilename={}\nrw=write\nbs=64k\nfill_device=1", name.display());
+    let (free, _) = storage::device::space(folder.path()).expect("has room");
+    let job = jobs(&text).remove(0);
+    let size = job.workload.size.expect("is known beforehand");
+    // Others may write meanwhile.
+    assert!(size % 65536 == 0 && size <= free && size > free / 2, "{size} of {free}");
+    assert!(job.notes.iter().any(|note| note.contains("fio goes on until a write fails")));
+    std::fs::write(&name, "there").expect("writes");
+    assert!(refusal(&text).contains("does not grow"));
+}
+
+#[test]
+fn priorities_are_those_of_threads_and_of_requests() {
+    let of = |class, level, hint| IoPriority::new(class, level, hint).expect("in range");
+    let conduct = |options: &str| one(options).conduct;
+    assert_eq!(conduct("prioclass=2\nprio=7").priority, Some(of(IoClass::BestEffort, 7, 0)));
+    assert_eq!(conduct("prioclass=3").priority, Some(IoPriority::IDLE));
+    assert_eq!(conduct("prio=0").priority, None);
+    assert_eq!(conduct("ioengine=libaio\ncmdprio_percentage=0").request_priorities, None);
+    let share = |bytes, percent, priority| PriorityShare { bytes, percent, priority };
+    let drawn =
+        conduct("ioengine=io_uring\nrw=randrw\ncmdprio_percentage=20,5\ncmdprio_class=2\ncmdprio=1,3");
+    let expected = RequestPriorities {
+        reads: vec![share(None, 20, of(IoClass::BestEffort, 1, 0))],
+        writes: vec![share(None, 5, of(IoClass::BestEffort, 3, 0))],
+    };
+    assert_eq!(drawn.request_priorities, Some(expected));
+    let sizes =
+        "ioengine=libaio\ncmdprio_bssplit=64k/25/1/1:64k/75/3/2/5:1024k/0,1024k/0\nwrite_lat_log\nlog_prio=1";
+    let expected = RequestPriorities {
+        reads: vec![
+            share(Some(65536), 25, of(IoClass::RealTime, 1, 0)),
+            share(Some(65536), 75, of(IoClass::Idle, 2, 5)),
+        ],
+        writes: Vec::new(),
+    };
+    let drawn = conduct(sizes);
+    assert_eq!(drawn.request_priorities, Some(expected));
+    assert!(drawn.log.is_some_and(|log| log.priorities && log.priority.is_none()));
+    let simple = conduct("ioengine=libaio\ncmdprio_bssplit=64k/100\ncmdprio=4").request_priorities;
+    assert_eq!(simple.map(|s| s.reads), Some(vec![share(Some(65536), 100, of(IoClass::RealTime, 4, 0))]));
+}
+
+#[test]
+fn failures_to_live_with_are_those_that_are_named_or_fios_usual_ones() {
+    let tolerance = |options: &str| one(options).conduct.tolerance;
+    let of = |reads: &[i32], writes: &[i32], wrong_blocks| {
+        Some(Tolerance { reads: reads.to_vec(), writes: writes.to_vec(), wrong_blocks })
+    };
+    assert_eq!(tolerance("continue_on_error=none"), None);
+    assert_eq!(tolerance("continue_on_error=read"), of(&[5, 84], &[], false));
+    assert_eq!(tolerance("continue_on_error=io"), of(&[5, 84], &[5, 84], false));
+    assert_eq!(tolerance("continue_on_error=verify"), of(&[], &[], true));
+    assert_eq!(tolerance("continue_on_error=1"), of(&[5, 84], &[5, 84], true));
+    assert_eq!(tolerance("ignore_error=,ENOSPC"), of(&[], &[28], false));
+    assert_eq!(tolerance("ignore_error=EIO:61,,EILSEQ"), of(&[5, 61], &[], true));
+    assert_eq!(tolerance("continue_on_error=write\nignore_error=,ENOSPC"), of(&[], &[28], false));
+    let unknown = refusal("[a]\nfilename=/x\nignore_error=EIOU");
+    assert!(unknown.contains("'EIOU' is not an error"), "{unknown}");
+    let unverifiable = refusal("[a]\nfilename=/x\nrw=write\nverify=md5\ncontinue_on_error=all");
+    assert!(unverifiable.contains("add verify_backlog"), "{unverifiable}");
+    one("rw=write\nverify=md5\nverify_backlog=9\ncontinue_on_error=all");
+    assert!(refusal("[a]\nfilename=/x\ncontinue_on_error=maybe").contains("no kind of failure"));
+}
+
+#[test]
+fn blocks_that_are_wrong_are_counted_where_a_job_goes_on_with_them() {
+    let write = "[a]\nfilename=/x\nrw=write\nsize=1m\nbs=4k\nverify=md5\ndo_verify=0\n";
+    let read = "[a]\nfilename=/x\nrw=read\nsize=1m\nbs=8k\nverify=md5\n";
+    let mut target = BenchTarget::new("mem:1m", TargetOptions::default()).expect("a spec");
+    let mut run = |text: &str| {
+        let job = one_of(text);
+        let mut prepared = target.job(&job.workload)?;
+        prepared.conduct = job.conduct;
+        let arranged = run_arranged(&[prepared], &[job.arrangement], RunOptions::default());
+        arranged.map(|mut arranged| arranged.records.remove(0).expect("a record")).map_err(Problem::from)
+    };
+    run(write).expect("writes");
+    // A block of 8 KiB holds two of 4 KiB, none of which is what is looked for.
+    let problem = run(read).expect_err("ends with the first");
+    assert!(matches!(problem, Problem::Run(BenchError::Verify { .. })), "{problem:?}");
+    let record = run(&format!("{read}continue_on_error=verify\n")).expect("goes on");
+    let failed: Vec<_> = record.failed.iter().map(|kind| (kind.operation.as_str(), kind.count)).collect();
+    assert_eq!((failed, record.verified_blocks, record.total.ios), (vec![("verify", 128)], 128, 0));
+    assert!(record.has_warning(WarningCode::FailedRequests));
 }

@@ -348,9 +348,31 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("direct", "needs a value"),
         ("rw=randred", "not a direction"),
         ("rw=randread:8", "several requests at one random offset"),
-        ("rw=trimwrite", "a trim before each write"),
+        ("rw=trimwrite\nbs=4k,4k,8k", "in one size"),
+        ("rw=trimwrite\nrate_iops=9", "cannot be combined with a rate"),
         ("ioengine=mmap", "no such engine"),
-        ("verify=md5", "not supported"),
+        ("verify=sha1", "not computed here"),
+        ("verify=crc16", "lets wrong blocks pass"),
+        ("verify=null", "checks nothing"),
+        ("verify=md6", "not a kind of verification"),
+        ("verify_only", "nothing says how blocks are known"),
+        ("rw=randrw\nverify=md5\nverify_only", "of a mix were written is not known"),
+        ("verify=md5\nverify_interval=1000", "must divide bs"),
+        ("verify=pattern", "needs the pattern"),
+        ("verify_pattern=abc", "neither a number, a quoted text nor %o"),
+        ("buffer_pattern='x'", "not read as a pattern"),
+        ("rw=write\nbuffer_pattern=%o", "has no offsets"),
+        ("rw=write\nbuffer_pattern=1\nverify=md5", "leave one of them out"),
+        ("rw=trim\nverify=md5", "writes or reads alone"),
+        ("rw=write\nverify=md5\nverify_backlog=8\nrate_iops=9", "cannot be combined with a rate"),
+        ("rw=write\nsize=1g\nfill_device=1", "leave out one of the two"),
+        ("rw=randwrite\nfill_device=1", "block after block"),
+        ("prio=3", "add prioclass=2"),
+        ("prioclass=4", "out of range"),
+        ("cmdprio_percentage=20", "with io_uring and libaio only"),
+        ("ioengine=libaio\ncmdprio_percentage=20\ncmdprio_bssplit=4k/10", "leave out one of the two"),
+        ("ioengine=libaio\ncmdprio_bssplit=4k", "has 1 parts"),
+        ("ioengine=libaio\ncmdprio_bssplit=4k/60:4k/50/1/2", "come to 110 %"),
         ("random_distribution=zoned:60/10", "do not come to 100 %"),
         ("random_distribution=zipf:x", "not a number"),
         ("random_distribution=zipf:1.2:0.5", "a centre"),
@@ -361,11 +383,9 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("bs=4k,8k,16k,32k", "more than three"),
         ("size=1k", "smaller than one block"),
         ("time_based", "needs a runtime"),
-        ("filesize=1g\nsize=2g", "smaller than size"),
         ("hipri", "belongs to io_uring"),
         ("ioengine=io_uring\nfixedbufs=0", "always registers"),
         ("norandommap\nrandom_generator=lfsr", "visit each once"),
-        ("rw=write\nverify=crc32c\ndo_verify=0", "always read back"),
         ("rw=randwrite\nverify=crc32c\nnorandommap", "stale from fresh"),
         ("iodepth_batch_complete_min=0", "without ever waiting"),
         ("filename=-", "no drive"),
@@ -394,8 +414,16 @@ fn sizes_by_direction_are_taken_as_far_as_the_job_uses_them() {
     assert_eq!(workload("rw=trim\nbs=8k,32k,").bs, 4096);
     assert_eq!(workload("rw=read\nbs=,8k").bs, 4096);
     assert_eq!(workload("rw=randrw\nbs=8k,8k").bs, 8192);
-    assert!(refusal("rw=randrw\nbs=8k,32k").contains("two sections"));
-    assert!(refusal("rw=randrw\nbs=8k,").contains("two sections"));
+    let of_writes = |text: &str| {
+        let workload = workload(text);
+        let list = |split: &[SizeShare]| split.iter().map(|s| (s.bs, s.percent)).collect::<Vec<_>>();
+        (workload.bs, list(&workload.bssplit), list(&workload.write_bssplit))
+    };
+    assert_eq!(of_writes("rw=randrw\nbs=8k,32k"), (8192, vec![], vec![(32768, 100)]));
+    assert_eq!(of_writes("rw=randrw\nbs=8k,"), (8192, vec![], vec![(4096, 100)]));
+    let split = "rw=randrw\nbssplit=64k/40:1024k/60,1024k/100";
+    assert_eq!(of_writes(split), (4096, vec![(65536, 40), (1 << 20, 60)], vec![(1 << 20, 100)]));
+    assert!(refusal("rw=randrw\nbs=8k,12k").contains("multiple of the smallest"));
     assert_eq!(workload("bs=64k\nbsrange=8k-8k").bs, 8192);
     let range = workload("bsrange=4k-16k").bssplit;
     let expected: Vec<SizeShare> = (1..=4).map(|n| SizeShare { bs: n * 4096, percent: 25 }).collect();
@@ -454,6 +482,32 @@ fn verification_is_mapped_or_refused() {
     assert_eq!(job.workload.verify, Some(Verify::Xxh3));
     assert!(job.notes[0].contains("XXH3-64"));
     workload("rw=read\nverify=crc32c\ndo_verify=0");
+    for (word, verify) in [
+        ("md5", Verify::Md5),
+        ("sha256", Verify::Sha256),
+        ("sha512", Verify::Sha512),
+        ("crc32", Verify::Crc32),
+    ] {
+        assert_eq!(workload(&format!("rw=write\nverify={word}")).verify, Some(verify));
+    }
+    assert_eq!(workload("rw=write\nverify=crc64").verify, Some(Verify::Crc64));
+    // As in fio, a pattern alone says how blocks are known.
+    let pattern = workload("rw=write\nverify_pattern=0xdead%o");
+    assert_eq!(pattern.verify, Some(Verify::Pattern));
+    assert_eq!(pattern.verify_pattern.map(|pattern| pattern.to_string()).as_deref(), Some("0xdead%o"));
+    let surface =
+        "verify=meta\nverify_pattern=0xaa555aa5\nverify_interval=512\nbs=64k\nrw=write\ndo_verify=0";
+    let job = jobs(&format!("[a]\nfilename=/x\n{surface}")).remove(0);
+    assert_eq!((job.workload.verify, job.workload.verify_interval), (Some(Verify::Meta), Some(512)));
+    assert!(job.conduct.leaves_unverified && job.notes.iter().any(|note| note.contains("not read back")));
+    assert_eq!(workload("rw=write\nfilesize=1g\nsize=2g\noffset=1m").size, Some((1 << 30) - (1 << 20)));
+    let skewed = workload("rw=randwrite\nverify=md5\nverify_backlog=8\nrandom_distribution=zipf:1.2");
+    assert!(skewed.verifies_by_log() && workload("rw=randrw\nverify=md5").verifies_by_log());
+    let only = workload("rw=randwrite\nverify=md5\nverify_only\nverify_backlog=8");
+    assert_eq!((only.rw, only.verify_backlog), (Rw::RandRead, 0));
+    let job = jobs("[a]\nfilename=/x\nrw=write\nverify_interval=512").remove(0);
+    assert_eq!(job.workload.verify_interval, None);
+    assert!(job.notes[0].contains("no effect without verify"), "{:?}", job.notes);
 }
 
 #[test]

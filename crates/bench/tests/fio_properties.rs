@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bench::fio::{JobFile, keys, options_of};
 use measure::Workload;
-use measure::workload::{IoEngine, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
+use measure::workload::{DataPattern, IoEngine, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -100,7 +100,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         ],
         // fio reads seeds as signed.
         0..=i64::MAX as u64,
-        proptest::option::of(proptest::sample::select(&[Verify::Crc32c, Verify::Xxh3][..])),
+        proptest::option::of(proptest::sample::select(&Verify::ALL[..])),
         0u8..=100,
         proptest::sample::select(&[IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync][..]),
         (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()),
@@ -112,6 +112,10 @@ fn workloads() -> impl Strategy<Value = Workload> {
         let (random_distribution, randseed, verify, compress, ioengine, flags, fdatasync) = rest;
         let (direct, norandommap, hipri, sqthread_poll, end_fsync) = flags;
         let iodepth = if ioengine == IoEngine::Psync { 1 } else { iodepth };
+        // What compresses is not verified.
+        let compress = if verify.is_some() { 0 } else { compress };
+        let is_patterned = verify.is_none() && fdatasync % 5 == 1;
+        let is_mix = matches!(rw, Rw::Rw | Rw::RandRw);
         let is_uring = ioengine == IoEngine::IoUring;
         // Whole hundreds divide among the directions of any mix.
         let rate = rate.map(|(n, bytes)| (n * 100, bytes));
@@ -121,6 +125,11 @@ fn workloads() -> impl Strategy<Value = Workload> {
             bs,
             bssplit: if split {
                 vec![SizeShare { bs: 4096, percent: 60 }, SizeShare { bs: 8192, percent: 40 }]
+            } else {
+                Vec::new()
+            },
+            write_bssplit: if split && is_mix && batch % 2 == 1 {
+                vec![SizeShare { bs: 8192, percent: 100 }]
             } else {
                 Vec::new()
             },
@@ -142,7 +151,11 @@ fn workloads() -> impl Strategy<Value = Workload> {
             random_distribution,
             randseed,
             verify,
-            buffer_compress_percentage: compress,
+            verify_interval: verify.filter(|_| fdatasync % 2 == 1).map(|_| bs),
+            verify_pattern: verify.filter(|_| fdatasync % 3 > 0).map(|_| pattern("0xdeadface\"abc\"%o-12")),
+            verify_backlog: if verify.is_some() && rw.writes() { fdatasync / 4 } else { 0 },
+            buffer_pattern: is_patterned.then(|| pattern("\"x y\"0x1")),
+            buffer_compress_percentage: if is_patterned { 0 } else { compress },
             direct,
             ioengine,
             hipri: hipri && is_uring,
@@ -158,6 +171,10 @@ fn workloads() -> impl Strategy<Value = Workload> {
             ..Workload::default()
         }
     })
+}
+
+fn pattern(text: &str) -> DataPattern {
+    text.parse().expect("a pattern")
 }
 
 /// A job file of one section with every option of `workload`.

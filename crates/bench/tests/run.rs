@@ -204,6 +204,146 @@ fn what_verify_wrote_it_finds_again_over_several_passes_and_jobs() {
     }
 }
 
+#[test]
+fn each_kind_of_verification_finds_what_it_wrote_and_a_spoiled_byte() {
+    for verify in Verify::ALL {
+        let pattern =
+            matches!(verify, Verify::Meta | Verify::Pattern).then(|| "0xdeadface".parse().expect("one"));
+        let interval = (verify != Verify::Pattern).then_some(1024);
+        let w = Workload {
+            verify: Some(verify),
+            verify_interval: interval,
+            verify_pattern: pattern,
+            ..workload(Rw::RandWrite)
+        };
+        let scratch = Scratch::new();
+        let record = run(&mut scratch.target(), &w).expect("writes and verifies");
+        assert_eq!(record.verified_blocks, 1024, "{verify:?}");
+        let reread = Workload { rw: Rw::Read, ..w };
+        let record = run(&mut scratch.target(), &reread).expect("reads");
+        assert_eq!(record.verified_blocks, 1024, "{verify:?}");
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&scratch.path).expect("opens");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 40_960 + 2000).expect("reads");
+        file.write_all_at(&[byte[0] ^ 1], 40_960 + 2000).expect("writes");
+        let problem = run(&mut scratch.target(), &reread).expect_err("is noticed");
+        assert!(matches!(problem, Problem::Run(BenchError::Verify { .. })), "{verify:?}: {problem:?}");
+    }
+}
+
+#[test]
+fn a_stepping_job_finds_again_what_it_wrote_over_several_passes() {
+    for (loops, step) in [(1, 4096), (3, 4096), (2, 28 << 10)] {
+        let w = Workload {
+            verify: Some(Verify::Crc32c),
+            rw_step: step,
+            // Blocks of a pass: every second or eighth of 1024, and a part of the last pass.
+            io_size: Some(if step == 4096 { 500 * 4096 } else { 100 * 4096 }),
+            loops,
+            ..workload(Rw::Write)
+        };
+        let record = run(&mut Scratch::new().target(), &w).expect("writes and verifies");
+        let of_a_pass = 4 * MIB / (4096 + step as u64);
+        let written = u64::from(loops) * w.io_size.unwrap_or_default() / 4096;
+        assert_eq!(record.verified_blocks, written.min(of_a_pass), "{loops} times, step {step}");
+    }
+}
+
+#[test]
+fn a_backlog_is_read_back_while_the_job_writes_and_counts_as_reads() {
+    for (backlog, rw, iodepth) in
+        [(1, Rw::Write, 1), (16, Rw::RandWrite, 8), (1000, Rw::Write, 4), (5000, Rw::Write, 1)]
+    {
+        let verify = Some(Verify::Crc32c);
+        let w = Workload { verify, verify_backlog: backlog, iodepth, ..workload(rw) };
+        let record = run(&mut Scratch::new().target(), &w).expect("writes and verifies");
+        assert_eq!((record.total.write_bytes, record.verified_blocks), (4 * MIB, 1024), "{backlog}");
+        // What is left at the end is read after it.
+        let least = 1024_u64.saturating_sub(2 * u64::from(backlog)) * 4096;
+        let read = record.total.read_bytes;
+        assert!(read >= least && read <= 4 * MIB && (backlog < 1024) == (read > 0), "{backlog}: {read}");
+        assert!(!record.has_warning(WarningCode::VerifyPartial), "{:?}", record.warnings);
+    }
+    // Over several passes, in which blocks are written again before they were read back.
+    let w = Workload { verify: Some(Verify::Xxh3), verify_backlog: 700, ..for_time(Rw::RandWrite, 100) };
+    let record = run(&mut Scratch::new().target(), &w).expect("writes and verifies");
+    assert!(record.verified_blocks > 0 && !record.has_warning(WarningCode::VerifyPartial));
+}
+
+#[test]
+fn a_mix_finds_again_what_it_wrote_and_so_does_a_job_that_repeats_blocks() {
+    for rw in [Rw::Rw, Rw::RandRw] {
+        let w = Workload { verify: Some(Verify::Crc32c), ..workload(rw) };
+        let record = run(&mut Scratch::laid().target(), &w).expect("writes and verifies");
+        assert_eq!(record.verified_blocks * 4096, record.total.write_bytes, "each block is written once");
+    }
+    let verify = Some(Verify::Crc32c);
+    let often = Workload { norandommap: true, verify, verify_backlog: 50, ..workload(Rw::RandWrite) };
+    let skewed = Workload { random_distribution: RandomDistribution::Zipf(1.2), ..often.clone() };
+    let mixed = Workload { rw: Rw::RandRw, verify_backlog: 0, loops: 8, ..often.clone() };
+    for w in [often, skewed, mixed] {
+        let record = run(&mut Scratch::laid().target(), &w).expect("writes and verifies");
+        let written = record.total.write_bytes / 4096;
+        assert!((1..written).contains(&record.verified_blocks), "{} of {written}", record.verified_blocks);
+        assert!(!record.has_warning(WarningCode::VerifyPartial), "{:?}", record.warnings);
+    }
+}
+
+#[test]
+fn a_backlog_notices_what_another_writes_there_meanwhile() {
+    let scratch = Scratch::new();
+    let verify = Some(Verify::Crc32c);
+    let w = Workload { verify, verify_backlog: 1024, iodepth: 1, ..for_time(Rw::Write, 60_000) };
+    let path = scratch.path.clone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let spoiler = std::thread::spawn({
+        let stop = Arc::clone(&stop);
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                if let Ok(file) = std::fs::OpenOptions::new().write(true).open(&path) {
+                    let _ = file.write_all_at(&[0; 64], 8 * 4096);
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+    let result = run(&mut scratch.target(), &w);
+    stop.store(true, Ordering::Relaxed);
+    spoiler.join().expect("ends");
+    let problem = result.expect_err("is noticed long before the end");
+    assert!(matches!(problem, Problem::Run(BenchError::Verify { .. })), "{problem:?}");
+}
+
+#[test]
+fn each_block_is_discarded_and_then_written() {
+    for (rw, bs) in [(Rw::TrimWrite, 4096), (Rw::RandTrimWrite, 64 << 10), (Rw::RandTrimWrite, 1 << 20)] {
+        let mut target = BenchTarget::new("mem:4m", TargetOptions::default()).expect("a spec");
+        let record = run(&mut target, &Workload { bs, ..workload(rw) }).expect("runs");
+        assert_eq!((record.total.trim_bytes, record.total.write_bytes), (4 * MIB, 4 * MIB), "{rw:?} {bs}");
+        // Had a block been discarded after it was written, it would hold zeros.
+        let device = target.job(&workload(Rw::Read)).expect("a job").device;
+        let mut data = vec![0; 4 * MIB as usize];
+        device.read_at(&mut data, 0).expect("reads");
+        assert!(data.chunks(512).all(|sector| sector.iter().any(|byte| *byte != 0)), "{rw:?} {bs}");
+        let half = Workload { bs, io_size: Some(2 * MIB), ..workload(rw) };
+        let record = run(&mut target, &half).expect("runs");
+        assert_eq!((record.total.trim_bytes, record.total.write_bytes), (2 * MIB, 2 * MIB), "{rw:?} {bs}");
+    }
+}
+
+#[test]
+fn the_writes_of_a_mix_may_have_sizes_of_their_own() {
+    let writes = vec![SizeShare { bs: 16 << 10, percent: 50 }, SizeShare { bs: 64 << 10, percent: 50 }];
+    for rw in [Rw::Rw, Rw::RandRw] {
+        let w = Workload { write_bssplit: writes.clone(), io_size: Some(4 * MIB), ..workload(rw) };
+        let record = run(&mut Scratch::laid().target(), &w).expect("runs");
+        let (read, write) = (&record.total.read_bytes, &record.total.write_bytes);
+        assert!(*read > 0 && *write > 0 && write % (16 << 10) == 0, "{read} {write}");
+        // Half of the requests write, of 40 KiB on average, where reads have 4 KiB.
+        assert!(*write > 4 * read, "{read} {write}");
+    }
+}
+
 /// Writes verified blocks, spoils the file, and returns what a verifying read says.
 fn spoiled(spoil: impl Fn(&std::fs::File)) -> String {
     let scratch = Scratch::new();

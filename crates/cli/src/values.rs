@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base::Word;
 use measure::simulation::machine::World;
-use measure::workload::{NumberList, RandomDistribution, SizeShare};
+use measure::workload::{DataPattern, NumberList, RandomDistribution, SizeShare};
 use sweep::plan::{Margin, Protocol};
 
 /// A value that was not understood. The flag and the value are named by whoever prints it.
@@ -141,6 +141,13 @@ pub fn unknown_word(text: &str, words: &[&str]) -> BadValue {
 pub fn number_list(text: &str) -> Result<NumberList, BadValue> {
     text.parse::<NumberList>()
         .map_err(|e| BadValue::new(e.to_string(), "numbers and ranges, for instance 0-3,8"))
+}
+
+/// fio's patterns: `0xdeadface"abc"`.
+pub fn pattern(text: &str) -> Result<DataPattern, BadValue> {
+    text.parse::<DataPattern>().map_err(|e| {
+        BadValue::new(e.to_string(), "for instance 0xdeadface, \"abc\", -12, or several together")
+    })
 }
 
 /// fio's `random_distribution`: `random`, `zipf:1.2`, `pareto:0.2`.

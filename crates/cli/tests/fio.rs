@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{command, ended, names, place, run, signal, skipped, tool, wait_until, works};
 use serde_json::Value;
@@ -204,4 +204,149 @@ fn a_depth_that_holds_nothing_is_not_told_as_found() {
     let document: Value = serde_json::from_str(&came.out).expect("a document");
     assert_eq!(document["jobs"][0]["latency_depth"], 0, "{}", came.err);
     assert!(came.err.contains("no depth holds 90 % of requests within 1"), "{}", came.err);
+}
+
+#[test]
+fn names_that_were_made_for_a_run_that_does_not_begin_are_removed() {
+    let folder = place();
+    fs::write(folder.path().join("taken"), "mine").expect("writes");
+    let text = "[look]\nioengine=filestat\nnrfiles=3\nfilesize=4k\n[make]\nstonewall\nioengine=filecreate\n\
+                filename=taken\nfilesize=4k\n";
+    job_file(folder.path(), text);
+    is_refused(folder.path(), 3, "is there already");
+    assert_eq!(names(folder.path()), ["j.fio", "taken"]);
+    job_file(folder.path(), &text.replace("taken", "free"));
+    works(folder.path(), &["bench", "j.fio"]);
+    assert_eq!(names(folder.path()), ["free", "j.fio", "look.0.0", "look.0.1", "look.0.2", "taken"]);
+}
+
+#[test]
+fn blocks_of_a_pattern_are_known_again_by_fio_and_by_flashwright() {
+    if tool("fio", &["--version"]).is_none() {
+        return skipped("fio is not installed");
+    }
+    let folder = place();
+    let common =
+        "[a]\nfilename=data\nsize=256k\nbs=8k\nverify=pattern\nverify_pattern=0xdead\"f ace\"%o-12\n";
+    let fio = |rw: &str| {
+        job_file(folder.path(), &format!("{common}rw={rw}\ndo_verify=0\nverify_state_save=0\n"));
+        let mut fio = Command::new("fio");
+        fio.arg("--output=out").arg("j.fio").current_dir(folder.path()).output().expect("starts")
+    };
+    assert!(fio("write").status.success());
+    job_file(folder.path(), &format!("{common}rw=randread\n"));
+    let record = document(folder.path())["record"].clone();
+    assert_eq!(record["verified_blocks"], 32, "{record}");
+    fs::remove_file(folder.path().join("data")).expect("removes");
+    job_file(folder.path(), &format!("{common}rw=randwrite\n"));
+    works(folder.path(), &["bench", "j.fio"]);
+    assert!(fio("read").status.success());
+    let mut data = fs::read(folder.path().join("data")).expect("reads");
+    data[100_000] ^= 1;
+    fs::write(folder.path().join("data"), data).expect("writes");
+    assert!(!fio("read").status.success(), "fio notices as well");
+    job_file(folder.path(), &format!("{common}rw=read\n"));
+    let came = run(folder.path(), &["bench", "j.fio"]);
+    assert_eq!(came.code, 1, "{}", came.err);
+    assert!(came.err.contains("offset 98304 does not hold its pattern: byte 1696 is"), "{}", came.err);
+}
+
+#[test]
+fn priorities_stand_in_the_logs_as_fio_writes_them() {
+    if tool("fio", &["--version"]).is_none() {
+        return skipped("fio is not installed");
+    }
+    let folder = place();
+    fs::write(folder.path().join("data"), vec![7; 1 << 20]).expect("writes");
+    let common = "[a]\nfilename=data\nrw=randread\nnorandommap=1\ntime_based=1\nruntime=1\nbs=4k\nioengine=libaio\niodepth=4\nprioclass=3\ncmdprio_percentage=40\n\
+                  cmdprio_class=2\ncmdprio=3\n";
+    let priorities = || {
+        let log = folder.path().join("x_lat.1.log");
+        let text = fs::read_to_string(&log).expect("a log");
+        fs::remove_file(log).expect("removes");
+        let last = |line: &str| line.rsplit(", ").next().expect("a field").to_owned();
+        text.lines().map(last).collect::<std::collections::BTreeSet<String>>()
+    };
+    for log_prio in [0, 1] {
+        job_file(folder.path(), &format!("{common}write_lat_log=x\nlog_prio={log_prio}\n"));
+        let record = document(folder.path())["record"].clone();
+        let ours = priorities();
+        let mut fio = Command::new("fio");
+        let came = fio.arg("--output=out").arg("j.fio").current_dir(folder.path()).output().expect("starts");
+        assert!(came.status.success(), "{}", String::from_utf8_lossy(&came.stderr));
+        assert_eq!(ours, priorities(), "log_prio={log_prio}");
+        assert_eq!(ours.len(), 1 + log_prio, "{ours:?}");
+        let layout = &record["layout"];
+        assert_eq!(layout["io_priority"], "idle", "{record}");
+        assert_eq!(layout["io_priority.requests"], "reads 40 % be/3; writes 40 % be/3", "{record}");
+    }
+}
+
+#[test]
+fn a_job_that_fills_its_file_system_says_how_far() {
+    let folder = place();
+    job_file(folder.path(), "[a]\nfilename=data\nrw=write\nbs=64k\nfill_device=1\n");
+    let came = works(folder.path(), &["bench", "j.fio", "--dry-run"]);
+    assert!(came.out.contains("note: a: fill_device ends at"), "{}", came.out);
+    assert!(came.out.contains("data, which would be made with"), "{}", came.out);
+}
+
+#[test]
+fn failures_that_a_job_lives_with_are_counted_and_told_as_fio_counts_them() {
+    for needed in ["fio", "prlimit"] {
+        if tool(needed, &["--version"]).is_none() {
+            return skipped(&format!("{needed} is not installed"));
+        }
+    }
+    let folder = place();
+    let data = folder.path().join("data");
+    // No byte beyond half of the file may be written, so that eight of sixteen writes fail.
+    let limited = |program: &str, arguments: &[&str]| {
+        fs::write(&data, vec![7; 1 << 20]).expect("writes");
+        let script = "trap '' XFSZ; exec prlimit --fsize=524288 -- \"$@\"";
+        let mut sh = Command::new("sh");
+        let sh = sh.args(["-c", script, "sh", program]).args(arguments);
+        let came = sh.current_dir(folder.path()).output().expect("starts");
+        (
+            came.status.code(),
+            String::from_utf8(came.stdout).expect("text"),
+            String::from_utf8(came.stderr).expect("text"),
+        )
+    };
+    let flashwright = |arguments: &[&str]| {
+        let common = ["bench", "j.fio", "--destroy", "data"];
+        limited(env!("CARGO_BIN_EXE_flashwright"), &[&common, arguments].concat())
+    };
+    let text = "[a]\nfilename=data\nsize=1m\nbs=64k\nrw=write\nfallocate=none\n";
+    job_file(folder.path(), text);
+    let (code, _, error) = flashwright(&[]);
+    assert!(code == Some(1) && error.contains("File too large"), "{code:?}: {error}");
+    job_file(folder.path(), &format!("{text}continue_on_error=all\n"));
+    let (code, _, error) = flashwright(&[]);
+    assert!(code == Some(1) && error.contains("File too large"), "it is not among the usual ones: {error}");
+
+    for names in ["EFBIG", "27", "ENOSPC:EFBIG"] {
+        job_file(folder.path(), &format!("{text}ignore_error=,{names}\n"));
+        let (code, out, error) = flashwright(&["--output-format=fio-json"]);
+        assert_eq!(code, Some(0), "{error}");
+        let ours: Value = serde_json::from_str(&out).expect("a document");
+        let (code, out, error) = limited("fio", &["--output-format=json", "j.fio"]);
+        assert_eq!(code, Some(0), "{error}");
+        let theirs: Value = serde_json::from_str(&out[out.find('{').expect("a document")..]).expect("one");
+        for key in ["error", "total_err", "first_error"] {
+            assert_eq!(ours["jobs"][0][key], theirs["jobs"][0][key], "{key}");
+        }
+        assert_eq!(ours["jobs"][0]["total_err"], 8);
+    }
+    let (code, out, _) = flashwright(&["--json"]);
+    let record = serde_json::from_str::<Value>(&out).expect("a document")["record"].clone();
+    assert_eq!((code, &record["total"]["write_bytes"]), (Some(0), &524_288.into()), "{record}");
+    assert_eq!(
+        (&record["failed"][0]["count"], &record["failed"][0]["operation"]),
+        (&8.into(), &"write".into())
+    );
+    let first = record["failed"][0]["first"].as_str().expect("text");
+    assert!(first.contains("write of 65536 bytes at offset 524288 of data: File too large"), "{first}");
+    let (_, out, error) = flashwright(&[]);
+    assert!(format!("{out}{error}").contains("W-FAILED-REQUESTS"), "{out}{error}");
 }

@@ -1,10 +1,10 @@
 //! What a checkpoint's blocks hold: each proves of which leg, task, step and offset it is.
 //!
-//! A block of 4 KiB has the header of `bench`'s verification ([`bench::payload::Header`]), whose generation here is
+//! A block of 4 KiB has the header of `bench`'s verification ([`bench::verify::Header`]), whose generation here is
 //! leg, task and step, and whose checksum covers the whole block. The rest is random, so that nothing compresses and no two
 //! blocks are alike.
 
-use bench::payload::{Header, VerifyFailure};
+use bench::verify::{Header, VerifyFailure};
 use measure::workload::Verify;
 
 /// Bytes of a block.
@@ -63,7 +63,9 @@ impl Stamp {
         let expected = format!("the block at offset {at} of task {task}, step {step} (leg {leg})");
         match failure {
             VerifyFailure::NoHeader { .. } => format!("{expected} was never written, or is wiped"),
-            VerifyFailure::Corrupt { .. } => format!("{expected} is damaged: its checksum is wrong"),
+            VerifyFailure::Corrupt { .. } | VerifyFailure::OffPattern { .. } => {
+                format!("{expected} is damaged: its checksum is wrong")
+            }
             VerifyFailure::Misplaced { found, .. } | VerifyFailure::Stale { found, .. } => {
                 let Self { leg, task, step } = Self::of(found.generation);
                 format!(

@@ -5,7 +5,7 @@
 //! by point. The order of the modules is the order of a measurement:
 //!
 //! 1. [`workload`]: what to run, in fio's words, and whether it makes sense.
-//!    Where its threads and buffers lie is [`placement`]'s; what each job gets of it, [`dealing`]'s. [`options`]: the table of all its options.
+//!    Where its threads and buffers lie is [`placement`]'s; what each job gets of it, [`dealing`]'s; what written blocks hold, [`contents`]'s. [`options`]: the table of all its options.
 //! 2. [`test_type`]: the fourteen workloads of DASH-IO §3.1, numbered as the paper numbers them.
 //! 3. [`pattern`]: the offsets that a workload visits, without a bitmap.
 //! 4. [`target`]: the one trait that runs a workload.
@@ -19,6 +19,7 @@
 //!     of known truth, on which such answers are counted right or wrong.
 #![forbid(unsafe_code)]
 
+pub mod contents;
 pub mod dealing;
 pub mod decide;
 pub mod distribution;

@@ -67,6 +67,8 @@ pub enum ValueKind {
     Split,
     /// Numbers of CPUs or NUMA nodes: `0-3,8`.
     Numbers,
+    /// Bytes that are repeated: `0xdeadface`, `"abc"`, `%o`.
+    Pattern,
     /// Any text.
     Text,
 }
@@ -84,6 +86,7 @@ impl ValueKind {
             Self::Word(_) | Self::Distribution => "WORD",
             Self::Split => "SIZE/PERCENT:…",
             Self::Numbers => "LIST",
+            Self::Pattern => "PATTERN",
             Self::Text => "TEXT",
         }
     }
@@ -102,6 +105,7 @@ impl ValueKind {
             Self::Distribution => "word and parameter",
             Self::Split => "sizes and percentages",
             Self::Numbers => "list of numbers",
+            Self::Pattern => "numbers, quoted texts, %o",
             Self::Text => "text",
         }
     }
@@ -161,10 +165,13 @@ impl WorkloadOption {
             (ValueKind::Duration | ValueKind::PositiveDuration, Value::Number(n)) => {
                 format!("{}s", n.as_f64().unwrap_or_default())
             }
-            (ValueKind::Split, _) if workload.bssplit.is_empty() => return None,
-            (ValueKind::Split, _) => {
+            (ValueKind::Split, value) => {
+                let split: Vec<SizeShare> = serde_json::from_value(value).unwrap_or_default();
+                if split.is_empty() {
+                    return None;
+                }
                 let share = |s: &SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
-                workload.bssplit.iter().map(share).collect::<Vec<_>>().join(":")
+                split.iter().map(share).collect::<Vec<_>>().join(":")
             }
             (ValueKind::SignedSize, Value::Number(n)) => signed_size_text(n.as_i64().unwrap_or_default()),
             (ValueKind::Distribution, _) => workload.random_distribution.to_string(),
@@ -187,6 +194,7 @@ impl WorkloadOption {
                 serde_json::json!([{ "bs": 4096, "percent": 60 }, { "bs": 65536, "percent": 40 }])
             }
             ValueKind::Numbers => "0-3,8".into(),
+            ValueKind::Pattern => "0xdeadface\"abc\"".into(),
             ValueKind::Text => "a name".into(),
             ValueKind::Duration | ValueKind::PositiveDuration => 0.5.into(),
             _ => 64.into(),
@@ -249,9 +257,10 @@ macro_rules! options {
 
 #[rustfmt::skip]
 options! {
-    "rw" also "readwrite", word::<Rw>(), Demand, WORKLOAD, Some("rw"), "Direction and order: read, write, randread, randwrite, rw, randrw, trim or randtrim";
+    "rw" also "readwrite", word::<Rw>(), Demand, WORKLOAD, Some("rw"), "Direction and order: read, write, randread, randwrite, rw, randrw, trim, randtrim, or trimwrite and randtrimwrite (each block is discarded, then written)";
     "bs" also "blocksize", ValueKind::PositiveSize, Demand, WORKLOAD, Some("bs"), "Bytes of a request [default: 4k]";
     "bssplit", ValueKind::Split, Demand, WORKLOAD, Some("bssplit"), "Several request sizes with their percentages: 4k/60:64k/40";
+    "write_bssplit" also "write-bssplit", ValueKind::Split, Demand, WORKLOAD, None, "In rw and randrw: the sizes of writes with their percentages, where they are not those of reads";
     "blockalign" also "ba", ValueKind::PositiveSize, Demand, WORKLOAD, Some("ba"), "What random offsets are multiples of [default: the smallest block]";
     "iodepth", ValueKind::Count, Choice, WORKLOAD, Some("iodepth"), "Requests kept in flight by each job [default: 1]";
     "numjobs", ValueKind::Count, Choice, WORKLOAD, Some("numjobs"), "Identical jobs, a thread each [default: 1]";
@@ -270,7 +279,11 @@ options! {
     "fsync", ValueKind::Count, Demand, WORKLOAD, Some("fsync"), "fsync after this many writes of a job; 0 for never";
     "sync", word::<WriteSync>(), Demand, WORKLOAD, Some("sync"), "What each write has made durable: none, dsync (O_DSYNC) or sync (O_SYNC)";
     "end_fsync" also "end-fsync", ValueKind::Switch, Demand, WORKLOAD, Some("end_fsync"), "1: fsync at the end of a writing job, inside the measured time";
-    "verify", word::<Verify>(), Demand, WORKLOAD, Some("verify"), "Put a checksum, the offset and a generation into each block and check them: crc32c or xxh3";
+    "verify", word::<Verify>(), Demand, WORKLOAD, Some("verify"), "Put a checksum, the offset and a generation into each block and check them: crc32c, xxh3, crc32, crc64, md5, sha256 or sha512; meta: no checksum of the data; pattern: no header, --verify_pattern alone";
+    "verify_interval" also "verify-interval", ValueKind::PositiveSize, Demand, WORKLOAD, Some("verify_interval"), "Bytes between two headers of a verified block [default: one a block]";
+    "verify_pattern" also "verify-pattern", ValueKind::Pattern, Demand, WORKLOAD, Some("verify_pattern"), "What verified blocks hold beside headers: 0xdeadface, \"abc\", %o (the offset), or several of them [default: random]";
+    "verify_backlog" also "verify-backlog", ValueKind::Count, Demand, WORKLOAD, Some("verify_backlog"), "Read written blocks back whenever there are so many, while the job goes on; 0: after it";
+    "buffer_pattern" also "buffer-pattern", ValueKind::Pattern, Demand, WORKLOAD, Some("buffer_pattern"), "What written blocks hold: 0xdeadface, \"abc\", or several such [default: random]";
     "name", ValueKind::Text, Condition, WORKLOAD, Some("name"), "A name for reports";
 
     "runtime", ValueKind::PositiveDuration, Condition, TIME, Some("runtime"), "How long to measure [default: 5s]";

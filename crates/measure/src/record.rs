@@ -87,6 +87,9 @@ pub struct RunRecord {
     pub total: TotalCounts,
     /// Blocks whose contents were checked.
     pub verified_blocks: u64,
+    /// Requests of the whole run that failed, where the job was told to go on; they are in none of the counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedRequests>,
     /// Ways in which the figures may mislead, and facts that bear on them.
     pub warnings: Vec<Warning>,
     /// Time between the two readings of the counters in `drives`, nanoseconds; a little more than
@@ -99,6 +102,21 @@ pub struct RunRecord {
     /// What limited this run, judged from this record alone.
     #[serde(default)]
     pub verdict: Option<Verdict>,
+}
+
+/// Requests of one kind that failed in one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FailedRequests {
+    /// What they were to do: `read`, `write`, `trim`; `verify` where a block did not hold what was written.
+    pub operation: String,
+    /// The kernel's number of the error; 84 (EILSEQ) for a block that is wrong.
+    pub errno: i32,
+    /// The same in words.
+    pub error: String,
+    /// How many.
+    pub count: u64,
+    /// What the first of them was.
+    pub first: String,
 }
 
 /// What bounds the devices below a target from outside, as it stood before the run.

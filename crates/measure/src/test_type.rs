@@ -93,6 +93,7 @@ impl TestType {
             rw,
             bs: self.bs(),
             bssplit: Vec::new(),
+            write_bssplit: Vec::new(),
             iodepth: self.iodepth(),
             ..base.clone()
         }

@@ -210,6 +210,9 @@ codes! {
     VerifyPartial "W-VERIFY-PARTIAL" Note
         "The run ended before verification had read back everything that was written."
         "Raise --runtime, or lower --size."
+    FailedRequests "W-FAILED-REQUESTS" Warning
+        "Requests failed, and the job was told to go on: they are in none of the figures, and not all was done that was asked for."
+        "See the kernel's log (dmesg) for the errors; without continue_on_error the first of them ends the run."
 }
 
 impl Serialize for WarningCode {

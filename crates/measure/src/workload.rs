@@ -16,6 +16,7 @@ mod validity;
 pub use base::IoEngine;
 
 pub use self::validity::InvalidWorkload;
+pub use crate::contents::{DataPattern, InvalidPattern};
 pub use crate::distribution::{RandomDistribution, Sequence, Zone};
 pub use crate::placement::{CpusAllowedPolicy, NumberList, Pages};
 use crate::words;
@@ -39,6 +40,10 @@ base::words! {
         Trim = "trim",
         /// Discards at random offsets.
         RandTrim = "randtrim",
+        /// Sequential blocks, each of which is discarded and then written.
+        TrimWrite = "trimwrite",
+        /// Blocks at random offsets, likewise.
+        RandTrimWrite = "randtrimwrite",
     }
 }
 
@@ -46,7 +51,13 @@ impl Rw {
     /// Whether offsets are drawn at random.
     #[must_use]
     pub fn is_random(self) -> bool {
-        matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim)
+        matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim | Self::RandTrimWrite)
+    }
+
+    /// Whether each block is discarded and then written.
+    #[must_use]
+    pub fn trims_and_writes(self) -> bool {
+        matches!(self, Self::TrimWrite | Self::RandTrimWrite)
     }
 
     /// Whether any request reads.
@@ -64,7 +75,7 @@ impl Rw {
     /// Whether any request writes data.
     #[must_use]
     pub fn writes(self) -> bool {
-        matches!(self, Self::Write | Self::RandWrite | Self::Rw | Self::RandRw)
+        self.trims_and_writes() || matches!(self, Self::Write | Self::RandWrite | Self::Rw | Self::RandRw)
     }
 }
 
@@ -75,6 +86,20 @@ base::words! {
         Crc32c = "crc32c",
         /// xxh3-64, faster in software.
         Xxh3 = "xxh3",
+        /// CRC-32, that of Ethernet and zip.
+        Crc32 = "crc32",
+        /// CRC-64, that of xz.
+        Crc64 = "crc64",
+        /// MD5.
+        Md5 = "md5",
+        /// SHA-256.
+        Sha256 = "sha256",
+        /// SHA-512.
+        Sha512 = "sha512",
+        /// None: the header alone is checked, and `verify_pattern` where there is one.
+        Meta = "meta",
+        /// None, and no header either: a block holds `verify_pattern`.
+        Pattern = "pattern",
     }
 }
 
@@ -164,6 +189,8 @@ pub struct Workload {
     pub bs: u64,
     /// Several block sizes with shares that add up to 100; takes the place of `bs` where not empty.
     pub bssplit: Vec<SizeShare>,
+    /// The block sizes of the writes of a mix with their shares, where they are not those of its reads.
+    pub write_bssplit: Vec<SizeShare>,
     /// Random offsets are multiples of it, where they are not multiples of the smallest block; a multiple of that.
     #[serde(with = "words::size::option")]
     #[schemars(with = "Option<u64>")]
@@ -263,8 +290,18 @@ pub struct Workload {
     /// Seed of every random choice of the run; job n adds n.
     pub randseed: u64,
     /// Put a header with checksum, offset and generation into each written block, and check it when
-    /// read: after a writing run by reading everything back, in a reading run as it goes.
+    /// read: after a writing run by reading everything back, in a reading run as it goes. Reads of a mix are not checked.
     pub verify: Option<Verify>,
+    /// Bytes between two headers of a block; each block has one where left out.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub verify_interval: Option<u64>,
+    /// What verified blocks hold beside their headers; random bytes where left out.
+    pub verify_pattern: Option<DataPattern>,
+    /// Blocks that are written before they are read back, while the job goes on; 0 to read all back at its end.
+    pub verify_backlog: u32,
+    /// What written blocks hold; random bytes where left out.
+    pub buffer_pattern: Option<DataPattern>,
     /// How much of each written buffer compresses away, 0–100 percent.
     pub buffer_compress_percentage: u8,
     /// How many of the written blocks are copies of others, 0–100 percent.
@@ -315,6 +352,7 @@ impl Default for Workload {
             rw: Rw::RandRead,
             bs: 4096,
             bssplit: Vec::new(),
+            write_bssplit: Vec::new(),
             blockalign: None,
             iodepth: 1,
             iodepth_batch: 0,
@@ -346,6 +384,10 @@ impl Default for Workload {
             norandommap: false,
             randseed: 0x666c_6173_6821,
             verify: None,
+            verify_interval: None,
+            verify_pattern: None,
+            verify_backlog: 0,
+            buffer_pattern: None,
             buffer_compress_percentage: 0,
             dedupe_percentage: 0,
             dedupe_mode: DedupeMode::Repeat,
@@ -373,19 +415,68 @@ impl Workload {
     /// The largest request, in bytes.
     #[must_use]
     pub fn max_bs(&self) -> u64 {
-        self.bssplit.iter().map(|s| s.bs).max().unwrap_or(self.bs)
+        self.sizes().map(|share| share.bs).max().unwrap_or(self.bs)
     }
 
     /// The smallest request, in bytes; all offsets are multiples of it.
     #[must_use]
     pub fn min_bs(&self) -> u64 {
-        self.bssplit.iter().map(|s| s.bs).min().unwrap_or(self.bs)
+        self.sizes().map(|share| share.bs).min().unwrap_or(self.bs)
+    }
+
+    /// The sizes of all requests; those of a mix's writes where they have their own as well.
+    fn sizes(&self) -> impl Iterator<Item = SizeShare> {
+        let one = self.bssplit.is_empty().then_some(SizeShare { bs: self.bs, percent: 100 });
+        one.into_iter().chain(self.bssplit.iter().chain(&self.write_bssplit).copied())
+    }
+
+    /// Whether all requests have the size `bs`.
+    #[must_use]
+    pub fn has_one_size(&self) -> bool {
+        self.bssplit.is_empty() && self.write_bssplit.is_empty()
+    }
+
+    /// Bytes of a request on average.
+    #[must_use]
+    pub fn mean_bs(&self) -> f64 {
+        let mean = |split: &[SizeShare]| -> f64 {
+            split.iter().map(|share| share.bs as f64 * f64::from(share.percent) / 100.0).sum()
+        };
+        let reads = if self.bssplit.is_empty() { self.bs as f64 } else { mean(&self.bssplit) };
+        if self.write_bssplit.is_empty() {
+            return reads;
+        }
+        let part = f64::from(self.rwmixread) / 100.0;
+        reads * part + mean(&self.write_bssplit) * (1.0 - part)
     }
 
     /// What random offsets are multiples of.
     #[must_use]
     pub fn offset_unit(&self) -> u64 {
         self.blockalign.filter(|_| self.rw.is_random()).unwrap_or(self.min_bs())
+    }
+
+    /// The option that says what written blocks hold, and what that is.
+    #[must_use]
+    pub fn pattern(&self) -> Option<(&'static str, &DataPattern)> {
+        let of_verify = self.verify_pattern.as_ref().filter(|_| self.verify.is_some());
+        let of_buffer = self.buffer_pattern.as_ref().map(|pattern| ("buffer_pattern", pattern));
+        of_verify.map(|pattern| ("verify_pattern", pattern)).or(of_buffer)
+    }
+
+    /// Whether what is to be verified is known from a log of the writes, and not from their order: where blocks are read back
+    /// while the job goes on, and where it reads between its writes.
+    #[must_use]
+    pub fn verifies_by_log(&self) -> bool {
+        let has_backlog = self.verify_backlog > 0 || matches!(self.rw, Rw::Rw | Rw::RandRw);
+        self.verify.is_some() && self.rw.writes() && has_backlog
+    }
+
+    /// Whether the regions of several jobs may have blocks in common.
+    #[must_use]
+    pub fn regions_overlap(&self) -> bool {
+        let overlaps = |step: u64| self.size.is_none_or(|size| step < size);
+        self.numjobs > 1 && self.offset_increment.is_some_and(overlaps)
     }
 
     /// Whether requests start on a schedule instead of when earlier ones end.
@@ -404,7 +495,7 @@ impl Workload {
     #[must_use]
     pub fn summary(&self) -> String {
         let mut line = format!("{} ", self.rw.word());
-        if self.bssplit.is_empty() {
+        if self.has_one_size() {
             line += &units::bytes(self.bs);
         } else {
             line += "mixed sizes";

@@ -374,6 +374,27 @@ fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
     let checks = [
         (!workload.direct, "direct", "0", "the model has no page cache", "leave it out: --direct=1"),
         (workload.verify.is_some(), "verify", "1", "simulated drives hold no data", "leave it out"),
+        (
+            workload.rw.trims_and_writes(),
+            "rw",
+            "trimwrite",
+            "a stream has one direction, or reads and writes",
+            "write rw=write",
+        ),
+        (
+            workload.buffer_pattern.is_some(),
+            "buffer_pattern",
+            "0",
+            "simulated drives hold no data",
+            "leave it out",
+        ),
+        (
+            !workload.write_bssplit.is_empty(),
+            "write_bssplit",
+            "1",
+            "a stream has one list of sizes",
+            "leave it out",
+        ),
         (workload.fdatasync > 0, "fdatasync", "1", "the model has no flushes", "leave it out"),
         (workload.fsync > 0, "fsync", "1", "the model has no flushes", "leave it out"),
         (workload.sync != WriteSync::None, "sync", "1", "the model has no flushes", "leave it out"),

@@ -37,3 +37,5 @@ pub const CMD_FSYNC: u16 = 2;
 pub const CMD_FDSYNC: u16 = 3;
 /// Raise the eventfd in `event_fd` at the completion (`IOCB_FLAG_RESFD`).
 pub const FLAG_RESFD: u32 = 1;
+/// The request has a priority of its own, in `priority` (`IOCB_FLAG_IOPRIO`).
+pub const FLAG_IOPRIO: u32 = 2;

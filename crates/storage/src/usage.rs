@@ -182,16 +182,85 @@ pub fn set_memory_policy(policy: &MemoryPolicy) -> io::Result<()> {
     }
 }
 
-/// Has this thread's requests served only when nobody else has any: the idle class of ioprio_set(2). It is heeded
-/// by the schedulers bfq and mq-deadline, and by nothing where a drive has none.
-pub fn idle_io_priority() -> io::Result<()> {
+/// A class of the kernel's I/O scheduling (ioprio_set(2)). It is heeded by the schedulers bfq and mq-deadline and by some
+/// drives, and by nothing where there are neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoClass {
+    /// None of its own: as the thread's CPU priority has it.
+    Unset,
+    /// Before all others. It takes a right (`CAP_SYS_NICE`).
+    RealTime,
+    /// The usual one.
+    BestEffort,
+    /// Only when there is nothing else to do.
+    Idle,
+}
+
+/// The priority of a request, or of all of a thread's, as the kernel has it: class, level and hint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoPriority(u16);
+
+impl IoPriority {
+    /// None of its own.
+    pub const UNSET: Self = Self(0);
+    /// The idle class.
+    pub const IDLE: Self = Self(3 << 13);
+
+    /// A class, in it a level of 0 (first) to 7, and a hint for the drive of 0 (none) to 1023. None if one is out of range.
+    #[must_use]
+    pub fn new(class: IoClass, level: u16, hint: u16) -> Option<Self> {
+        let class: u16 = match class {
+            IoClass::Unset => 0,
+            IoClass::RealTime => 1,
+            IoClass::BestEffort => 2,
+            IoClass::Idle => 3,
+        };
+        (level < 8 && hint < 1024).then_some(Self(class << 13 | hint << 3 | level))
+    }
+
+    /// The number that system calls take, and logs hold.
+    #[must_use]
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    /// Whether it is of the real-time class.
+    #[must_use]
+    pub fn is_real_time(self) -> bool {
+        self.0 >> 13 == 1
+    }
+}
+
+impl std::fmt::Display for IoPriority {
+    /// `rt/4`, `be/0 hint 2`, `idle`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (level, hint) = (self.0 & 7, self.0 >> 3 & 1023);
+        match self.0 >> 13 {
+            0 => f.write_str("none")?,
+            1 => write!(f, "rt/{level}")?,
+            2 => write!(f, "be/{level}")?,
+            _ => f.write_str("idle")?,
+        }
+        if hint > 0 { write!(f, " hint {hint}") } else { Ok(()) }
+    }
+}
+
+/// Gives the calling thread's requests a priority, of those that have none of their own.
+///
+/// # Errors
+/// `EPERM` for the real-time class without the right to it, `EINVAL` for a level without a class.
+pub fn set_io_priority(priority: IoPriority) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
-    const CLASS_IDLE: libc::c_int = 3 << 13;
     // SAFETY: the call takes three numbers and no pointer; 0 is the calling thread.
-    match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, CLASS_IDLE) } {
+    match unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, libc::c_int::from(priority.0)) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Has this thread's requests served only when nobody else has any.
+pub fn idle_io_priority() -> io::Result<()> {
+    set_io_priority(IoPriority::IDLE)
 }
 
 /// Lets the calling thread's timers expire when they are due, instead of up to 50 µs later
@@ -246,6 +315,38 @@ mod tests {
             x = std::hint::black_box(x.wrapping_mul(3));
         }
         assert!(process().since(Usage::default()).user_ns > 0);
+    }
+
+    #[test]
+    fn priorities_are_the_numbers_that_the_kernel_takes() {
+        let number = |class, level, hint| IoPriority::new(class, level, hint).map(IoPriority::number);
+        // linux/ioprio.h: IOPRIO_PRIO_VALUE_HINT.
+        assert_eq!(number(IoClass::RealTime, 4, 0), Some(0x2004));
+        assert_eq!(number(IoClass::BestEffort, 7, 0), Some(0x4007));
+        assert_eq!(number(IoClass::Idle, 0, 0), Some(IoPriority::IDLE.number()));
+        assert_eq!(number(IoClass::BestEffort, 0, 3), Some(0x4018));
+        assert_eq!(number(IoClass::Unset, 0, 0), Some(0));
+        assert_eq!(number(IoClass::BestEffort, 8, 0), None);
+        assert_eq!(number(IoClass::BestEffort, 0, 1024), None);
+        let text = |class, level, hint| IoPriority::new(class, level, hint).expect("in range").to_string();
+        assert_eq!(text(IoClass::RealTime, 4, 0), "rt/4");
+        assert_eq!(text(IoClass::BestEffort, 0, 2), "be/0 hint 2");
+        assert_eq!(text(IoClass::Idle, 0, 0), "idle");
+    }
+
+    #[test]
+    fn a_thread_has_the_io_priority_that_it_was_given() {
+        std::thread::spawn(|| {
+            let low = IoPriority::new(IoClass::BestEffort, 6, 0).expect("in range");
+            set_io_priority(low).expect("takes no right");
+            // SAFETY: the call takes two numbers and no pointer; 0 is the calling thread.
+            let is = unsafe { libc::syscall(libc::SYS_ioprio_get, 1, 0) };
+            assert_eq!(is, libc::c_long::from(low.number()));
+            let wrong = IoPriority::new(IoClass::Unset, 3, 0).expect("in range");
+            assert_eq!(set_io_priority(wrong).expect_err("no class").raw_os_error(), Some(libc::EINVAL));
+        })
+        .join()
+        .expect("no panic");
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Class {
         };
         let direction = match workload.rw {
             Rw::Read | Rw::RandRead => Direction::Read,
-            Rw::Write | Rw::RandWrite => Direction::Write,
+            Rw::Write | Rw::RandWrite | Rw::TrimWrite | Rw::RandTrimWrite => Direction::Write,
             Rw::Rw | Rw::RandRw => Direction::Mixed,
             Rw::Trim | Rw::RandTrim => Direction::Trim,
         };
@@ -160,8 +160,9 @@ pub(crate) fn request_word(workload: &Workload) -> String {
 fn demands(workload: &Workload, class: Class) -> Vec<String> {
     let differing: Vec<&str> = options::differing(workload).map(|option| option.name).collect();
     let is_demanded = |option: &&WorkloadOption| match option.name {
+        "rw" => workload.rw.trims_and_writes(),
         // These are the class and the request size.
-        "rw" | "bs" | "bssplit" => false,
+        "bs" | "bssplit" => false,
         "rwmixread" => class.direction == Direction::Mixed,
         "random_distribution" if class.access != Access::Random => false,
         name => option.class == OptionClass::Demand && differing.contains(&name),

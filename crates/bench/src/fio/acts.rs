@@ -47,10 +47,9 @@ pub(super) fn act(draft: &Draft) -> Result<Option<Act>, Fault> {
     if own.follows.is_some() && draft.act != Some(Act::Names(Operation::StatFile)) {
         return stray("stat_type", "filestat");
     }
-    let is_of_names = matches!(draft.act, Some(Act::Names(_)));
-    if draft.create_on_open && !is_of_names {
-        let problem = Problem::new("files are laid before anything is measured", "leave it out");
-        return Err(("create_on_open", problem));
+    if draft.create_on_open && !matches!(draft.act, None | Some(Act::Names(_))) {
+        let reason = format!("ioengine={} makes no files", draft.engine_word);
+        return Err(("create_on_open", Problem::new(reason, "leave it out")));
     }
     Ok(match draft.act {
         Some(Act::Names(_)) if own.follows == Some(false) => Some(Act::Names(Operation::StatLink)),
@@ -152,7 +151,7 @@ fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Resul
         ("rate", w.rate.is_some()),
         ("number_ios", w.number_ios.is_some()),
         ("io_size", w.io_size.is_some()),
-        ("bssplit", !w.bssplit.is_empty()),
+        ("bssplit", !w.has_one_size()),
         ("zonesize", w.zonesize.is_some()),
         ("dedupe_percentage", w.dedupe_percentage > 0),
         ("thinktime", !w.thinktime.is_zero()),
@@ -176,6 +175,7 @@ fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Resul
         number_ios: None,
         io_size: None,
         bssplit: Vec::new(),
+        write_bssplit: Vec::new(),
         zonesize: None,
         zonerange: None,
         zoneskip: 0,

@@ -7,7 +7,10 @@
 pub(super) mod acts;
 pub(super) mod conduct;
 pub(super) mod numbers;
+pub(super) mod priorities;
 pub(super) mod switches;
+pub(super) mod tolerance;
+pub(super) mod verify;
 pub(super) mod words;
 
 use std::time::Duration;
@@ -60,6 +63,8 @@ pub(super) struct Draft {
     /// What requests do, where the engine moves no data.
     pub act: Option<Act>,
     pub acts: acts::ActsDraft,
+    pub priorities: priorities::PrioritiesDraft,
+    pub tolerance: tolerance::ToleranceDraft,
     pub create_on_open: bool,
     pub iodepth_batch: u32,
     pub size: Option<Size>,
@@ -99,6 +104,10 @@ pub(super) struct Draft {
     pub sqthread_poll: bool,
     pub fixed: bool,
     pub do_verify: bool,
+    pub verify_is_given: bool,
+    pub verify_only: bool,
+    pub verify_backlog_batch: u32,
+    pub fill_device: bool,
     pub reporting: Reporting,
     pub conduct: conduct::ConductDraft,
     /// A file that is missing may be made.
@@ -127,6 +136,8 @@ impl Default for Draft {
             engine_word: "psync".to_owned(),
             act: None,
             acts: acts::ActsDraft::default(),
+            priorities: priorities::PrioritiesDraft::default(),
+            tolerance: tolerance::ToleranceDraft::default(),
             create_on_open: false,
             iodepth_batch: 1,
             size: None,
@@ -164,6 +175,10 @@ impl Default for Draft {
             sqthread_poll: false,
             fixed: false,
             do_verify: true,
+            verify_is_given: false,
+            verify_only: false,
+            verify_backlog_batch: 0,
+            fill_device: false,
             reporting: Reporting::default(),
             conduct: conduct::ConductDraft::default(),
             allow_file_create: true,

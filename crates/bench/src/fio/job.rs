@@ -5,9 +5,6 @@
 //! section is made into a job from the settings of the globals before it and its own, of which, as in
 //! fio, the last of a kind wins.
 
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use measure::Workload;
@@ -17,8 +14,10 @@ use super::acts;
 use super::beside::{LogKind, logs, names_of_several, not_together};
 use super::draft::{Draft, Reporting};
 use super::error::{Faults, JobFileError, Location, Problem};
+use super::fill;
 use super::keys::{self, Treatment};
 use super::lines::{self, Environment, Section, Setting, Source};
+use super::paths::{Paths, length, paths, too_many};
 use super::resolve;
 use crate::acts::Act;
 use crate::run::cohorts::{Arrangement, Ends};
@@ -82,6 +81,8 @@ pub struct Job {
     pub overwrite: bool,
     /// A file that is missing may be made (`allow_file_create`).
     pub allow_file_create: bool,
+    /// A file that is made for the job is not written first, though the job reads it.
+    pub create_on_open: bool,
     /// What fio-json spells out.
     pub reporting: Reporting,
     /// What it does beside its workload.
@@ -361,6 +362,8 @@ impl<'a> Effective<'a> {
             "rwmixread" => &["rwmixread", "rwmixwrite"],
             "bs" => &["bs", "bsrange", "bssplit"],
             "size" => &["size", "filesize"],
+            "verify" => &["verify", "verify_pattern"],
+            "continue_on_error" => &["continue_on_error", "ignore_error"],
             "rate_iops" => &["rate_iops", "rate"],
             "fixedbufs" => &["fixedbufs", "registerfiles"],
             "time_based" => &["time_based", "runtime"],
@@ -435,6 +438,10 @@ fn jobs(
     let files = acts::Files { count: width, are_shared: matches!(paths, Paths::Shared(_)) };
     let resolved = acts::act(draft).and_then(|act| {
         let (workload, mut notes) = resolve::workload(draft, count.threads, whole)?;
+        let workload = match draft.fill_device {
+            true => fill::filling(workload, paths.first(), draft.uri.is_some(), &mut notes)?,
+            false => workload,
+        };
         let workload = match act {
             Some(act) => acts::workload(act, draft, workload, files, &mut notes)?,
             None => resolve::over_files(workload, width)?,
@@ -450,6 +457,11 @@ fn jobs(
                 hint: problem.hint,
             },
         })?;
+    if workload.verify_backlog > 0 && matches!(paths, Paths::Shared(_)) && workload.regions_overlap() {
+        let note =
+            "copies of the job write the same blocks: one that another copy is just writing is told as wrong";
+        notes.push(note.to_owned());
+    }
     if draft.conduct.steady_is_off() {
         notes.push("steadystate without steadystate_duration judges nothing, as in fio".to_owned());
     }
@@ -487,6 +499,7 @@ fn jobs(
             is_grouped: draft.group_reporting,
             overwrite: draft.overwrite,
             allow_file_create: draft.allow_file_create,
+            create_on_open: draft.create_on_open,
             reporting: draft.reporting.clone(),
             conduct: conduct.clone(),
             logs: logs.clone(),
@@ -514,78 +527,6 @@ fn copy_of(workload: &Workload, copy: u64) -> Workload {
         randseed: workload.randseed.wrapping_add(copy),
         offset: workload.offset.saturating_add(step),
         ..workload.clone()
-    }
-}
-
-/// Files of all copies of a section.
-const MAX_FILES: u64 = 1 << 20;
-
-enum Paths {
-    Shared(Vec<PathBuf>),
-    Own(Vec<Vec<PathBuf>>),
-}
-
-impl Paths {
-    /// The files of the first copy; one at least.
-    fn first(&self) -> &[PathBuf] {
-        match self {
-            Self::Shared(files) => files,
-            Self::Own(copies) => &copies[0],
-        }
-    }
-}
-
-/// Bytes of a file or block device; None if there is none yet, or it cannot be read.
-fn length(path: &Path) -> Option<u64> {
-    let mut file = File::open(path).ok()?;
-    file.seek(SeekFrom::End(0)).ok().filter(|bytes| *bytes > 0)
-}
-
-/// Whether the copies of a section have a set of files each.
-fn have_own_files(section: &Section, draft: &Draft) -> bool {
-    let is_named = draft.uri.is_some() || draft.filename.is_some() || is_device(Path::new(&section.name));
-    !is_named && draft.workload.numjobs > 1 && draft.filename_format.contains("$jobnum")
-}
-
-fn is_device(path: &Path) -> bool {
-    path.metadata().is_ok_and(|facts| facts.file_type().is_block_device())
-}
-
-/// Refuses more names than a section may have before any is made up.
-fn too_many(section: &Section, draft: &Draft) -> Option<Problem> {
-    let (files, copies) = (u64::from(draft.nrfiles), u64::from(draft.workload.numjobs));
-    (have_own_files(section, draft) && files * copies > MAX_FILES).then(|| {
-        let reason =
-            format!("{files} files for each of {copies} copies are more than {MAX_FILES} in one section");
-        Problem::new(reason, format!("write at most nrfiles={}", MAX_FILES / copies))
-    })
-}
-
-/// fio's rules: `filename`; else a section named after a block device is that device; else a name is
-/// made from `filename_format`, in which `$jobnum` tells copies apart.
-fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
-    let within = |name: &str| match &draft.directory {
-        Some(directory) => Path::new(directory).join(name),
-        None => PathBuf::from(name),
-    };
-    if let Some(uri) = &draft.uri {
-        return Paths::Shared(vec![PathBuf::from(uri)]);
-    }
-    if let Some(names) = &draft.filename {
-        return Paths::Shared(names.iter().map(|name| within(name)).collect());
-    }
-    if is_device(Path::new(&section.name)) {
-        return Paths::Shared(vec![PathBuf::from(&section.name)]);
-    }
-    let name = |copy: u32, file: u32| {
-        let name = draft.filename_format.replace("$jobname", &section.name);
-        within(&name.replace("$jobnum", &copy.to_string()).replace("$filenum", &file.to_string()))
-    };
-    let files = |copy: u32| (0..draft.nrfiles).map(|file| name(copy, file)).collect();
-    if have_own_files(section, draft) {
-        Paths::Own((0..numjobs).map(files).collect())
-    } else {
-        Paths::Shared(files(0))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Workload;
 use measure::workload::{
-    CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Sequence, Verify, WriteSync,
+    CpusAllowedPolicy, Pages, RandomDistribution, RateProcess, Rw, Sequence, SizeShare, Verify, WriteSync,
 };
 
 use super::draft::Draft;
@@ -25,9 +25,14 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
         step => out.add("rw", format!("{}:{}", w.rw.word(), measure::options::signed_size_text(step))),
     }
     out.add("bs", units::bytes_short(w.bs));
-    out.unless(w.bssplit.is_empty(), "bssplit", || {
-        let entry = |s: &measure::workload::SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
-        w.bssplit.iter().map(entry).collect::<Vec<_>>().join(":")
+    out.unless(w.has_one_size(), "bssplit", || {
+        let entry = |s: &SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
+        let list = |split: &[SizeShare]| split.iter().map(entry).collect::<Vec<_>>().join(":");
+        match (w.bssplit.as_slice(), w.write_bssplit.as_slice()) {
+            (reads, []) => list(reads),
+            ([], writes) => format!("{},{}", units::bytes_short(w.bs), list(writes)),
+            (reads, writes) => format!("{},{}", list(reads), list(writes)),
+        }
     });
     if let Some(align) = w.blockalign {
         out.add("ba", units::bytes_short(align));
@@ -87,7 +92,17 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     out.unless(!w.norandommap, "norandommap", || 1);
     out.unless(w.randseed == fio.randseed, "randseed", || w.randseed);
     if let Some(verify) = w.verify {
-        out.add("verify", if verify == Verify::Crc32c { "crc32c" } else { "xxhash" });
+        out.add("verify", if verify == Verify::Xxh3 { "xxhash" } else { verify.word() });
+    }
+    if let Some(bytes) = w.verify_interval {
+        out.add("verify_interval", units::bytes_short(bytes));
+    }
+    if let Some(pattern) = &w.verify_pattern {
+        out.add("verify_pattern", pattern);
+    }
+    out.unless(w.verify_backlog == 0, "verify_backlog", || w.verify_backlog);
+    if let Some(pattern) = &w.buffer_pattern {
+        out.add("buffer_pattern", pattern);
     }
     let compress = w.buffer_compress_percentage;
     out.unless(compress == 0, "buffer_compress_percentage", || compress);

@@ -42,10 +42,14 @@ pub(super) fn workload(
     engine(draft, &mut workload, &mut notes)?;
     order(draft, &mut workload, threads_before)?;
     zones(draft, &mut workload)?;
-    verification(draft, &workload, &mut notes)?;
+    verification(draft, &mut workload, &mut notes)?;
     workload.validate().map_err(|InvalidWorkload { option, reason, hint, .. }| {
         // The hints are written for flags; a job file has none.
-        let key = if option == "blockalign" { "ba" } else { option };
+        let key = match option {
+            "blockalign" => "ba",
+            "write_bssplit" => "bs",
+            _ => option,
+        };
         (key, Problem::new(reason, hint.replace("--", "")))
     })?;
     Ok((workload, notes))
@@ -55,6 +59,22 @@ pub(super) fn workload(
 pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fault> {
     let mut conduct = draft.conduct.resolve()?;
     conduct.burn = acts::burn(draft)?;
+    conduct.priority = draft.priorities.of_threads()?;
+    conduct.request_priorities = draft.priorities.of_requests(workload.ioengine)?;
+    if let Some(log) = &mut conduct.log {
+        log.priority = conduct.priority;
+    }
+    conduct.tolerance = draft.tolerance.resolve();
+    let writes_on = conduct.tolerance.as_ref().is_some_and(|tolerance| !tolerance.writes.is_empty());
+    if writes_on && workload.verify.is_some() && workload.rw.writes() && !workload.verifies_by_log() {
+        let reason = "which writes have failed is known with verify_backlog only";
+        return Err((
+            "continue_on_error",
+            Problem::new(reason, "add verify_backlog=1024, or leave out verify"),
+        ));
+    }
+    conduct.leaves_unverified = !draft.do_verify && workload.rw.writes();
+    conduct.verify_backlog_batch = draft.verify_backlog_batch;
     conduct.floor = conduct.floor.and_then(|floor| floor.of(directions(workload.rw)));
     if conduct.flow.is_some() && workload.is_open_loop() {
         let hint = "leave out one of the two";
@@ -100,7 +120,7 @@ pub(super) fn over_files(workload: Workload, width: u64) -> Result<Workload, Fau
     }
     let one_size = "write one block size, a multiple of 512, or a section for each file";
     let problem = match () {
-        () if !workload.bssplit.is_empty() => {
+        () if !workload.has_one_size() => {
             Some(("bssplit", "several files are visited in blocks of one size", one_size))
         }
         () if !workload.bs.is_multiple_of(512) => {
@@ -128,6 +148,8 @@ fn directions(rw: Rw) -> &'static [usize] {
         Rw::Write | Rw::RandWrite => &[WRITE],
         Rw::Rw | Rw::RandRw => &[READ, WRITE],
         Rw::Trim | Rw::RandTrim => &[TRIM],
+        // Both have one size; `block_sizes` looks at that.
+        Rw::TrimWrite | Rw::RandTrimWrite => &[WRITE],
     }
 }
 
@@ -152,24 +174,39 @@ fn shared<T: Clone + PartialEq>(
     Ok(first)
 }
 
-/// fio's precedence: `bssplit`, then `bsrange`, then `bs`.
+/// The sizes of the requests; those of a mix's writes by themselves where they are others than those of its reads.
 fn block_sizes(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
-    let rw = workload.rw;
-    // Where only one direction of a mix has a size, the other has the default.
-    let or_default = draft.bs.map(|bs| bs.or(Some(4096)));
-    workload.bs = shared("bs", &or_default, rw)?.unwrap_or(4096);
-    if let Some((low, high)) = shared("bsrange", &draft.bsrange, rw)? {
-        workload.bs = low;
-        workload.bssplit = sizes_between(low, high).map_err(|problem| ("bsrange", problem))?;
+    let directions = directions(workload.rw);
+    (workload.bs, workload.bssplit) = sizes(draft, directions[0])?;
+    if workload.rw.trims_and_writes() && sizes(draft, TRIM)? != sizes(draft, WRITE)? {
+        let problem = Problem::new("a block is discarded and written in one size", "write one size for both");
+        return Err(("bs", problem));
     }
-    if let Some(split) = shared("bssplit", &draft.bssplit, rw)? {
-        match split.as_slice() {
-            [SizeShare { bs, .. }] => (workload.bs, workload.bssplit) = (*bs, Vec::new()),
-            _ => workload.bssplit = split,
+    if let [_, writes] = directions {
+        let (bs, split) = sizes(draft, *writes)?;
+        if (bs, &split) != (workload.bs, &workload.bssplit) {
+            workload.write_bssplit =
+                if split.is_empty() { vec![SizeShare { bs, percent: 100 }] } else { split };
         }
     }
-    workload.blockalign = shared("ba", &draft.blockalign, rw)?.filter(|align| *align != workload.min_bs());
+    let aligns = shared("ba", &draft.blockalign, workload.rw)?;
+    workload.blockalign = aligns.filter(|align| *align != workload.min_bs());
     Ok(())
+}
+
+/// The sizes of one direction. fio's precedence: `bssplit`, then `bsrange`, then `bs`.
+fn sizes(draft: &Draft, direction: usize) -> Result<(u64, Vec<SizeShare>), Fault> {
+    let bs = draft.bs[direction].unwrap_or(4096);
+    if let Some(split) = &draft.bssplit[direction] {
+        return Ok(match split.as_slice() {
+            [SizeShare { bs, .. }] => (*bs, Vec::new()),
+            _ => (bs, split.clone()),
+        });
+    }
+    match draft.bsrange[direction] {
+        Some((low, high)) => Ok((low, sizes_between(low, high).map_err(|problem| ("bsrange", problem))?)),
+        None => Ok((bs, Vec::new())),
+    }
 }
 
 /// The sizes that fio draws from a range, each as often as any other: the multiples of its lower end. Empty where there is
@@ -229,9 +266,9 @@ fn size(draft: &Draft, workload: &mut Workload, share: Share) -> Result<(), Faul
     };
     match (workload.size, draft.filesize) {
         (None, Some(filesize)) => workload.size = filesize.checked_sub(workload.offset),
-        (Some(size), Some(filesize)) if size > filesize => {
-            let problem = Problem::new("it is smaller than size", "give one of the two");
-            return Err(("filesize", problem));
+        // As in fio, a job moves no more than its files hold.
+        (Some(size), Some(_)) if share.whole.is_some_and(|whole| size > whole) => {
+            workload.size = share.whole.and_then(|whole| whole.checked_sub(workload.offset));
         }
         _ => {}
     }
@@ -379,19 +416,60 @@ fn zones(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
     Ok(())
 }
 
-fn verification(draft: &Draft, workload: &Workload, notes: &mut Vec<String>) -> Result<(), Fault> {
-    if workload.verify == Some(Verify::Xxh3) {
-        notes.push("verify=xxhash runs as XXH3-64; files written by fio cannot be verified".to_owned());
-    } else if workload.verify.is_some() && !workload.rw.writes() {
-        notes.push(
+/// As fio does, takes a pattern alone for `verify=pattern`.
+fn verification(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Result<(), Fault> {
+    if workload.verify_pattern.is_some() && !draft.verify_is_given {
+        workload.verify = Some(Verify::Pattern);
+    }
+    if draft.verify_only {
+        only_verify(workload)?;
+    }
+    if workload.verify.is_none() {
+        let given = [
+            ("verify_pattern", workload.verify_pattern.take().is_some()),
+            ("verify_interval", workload.verify_interval.take().is_some()),
+            ("verify_backlog", std::mem::take(&mut workload.verify_backlog) > 0),
+        ];
+        for (option, _) in given.into_iter().filter(|(_, given)| *given) {
+            notes.push(format!("{option} has no effect without verify, as in fio"));
+        }
+        return Ok(());
+    }
+    if !workload.rw.writes() || !draft.do_verify {
+        // There is nothing to be read back.
+        workload.verify_backlog = 0;
+    }
+    match workload.verify {
+        Some(Verify::Xxh3) => {
+            notes.push("verify=xxhash runs as XXH3-64; files written by fio cannot be verified".to_owned());
+        }
+        // Without a header, fio's files are like ours.
+        Some(Verify::Pattern) | None => {}
+        Some(_) if !workload.rw.writes() => notes.push(
             "the header that verify looks for is flashwright's; files written by fio cannot be verified"
                 .to_owned(),
-        );
+        ),
+        Some(_) => {}
     }
-    if workload.verify.is_some() && workload.rw.writes() && !draft.do_verify {
-        let problem =
-            Problem::new("what is written with verify is always read back", "leave out do_verify, or verify");
-        return Err(("do_verify", problem));
+    if workload.rw.writes() && !draft.do_verify {
+        notes.push("do_verify=0: what is written is not read back".to_owned());
     }
+    Ok(())
+}
+
+/// A writing job reads what it would write.
+fn only_verify(workload: &mut Workload) -> Result<(), Fault> {
+    if workload.verify.is_none() {
+        let hint = "add verify=, as the job had it that wrote";
+        return Err(("verify_only", Problem::new("nothing says how blocks are known", hint)));
+    }
+    workload.rw = match workload.rw {
+        Rw::Write | Rw::Read => Rw::Read,
+        Rw::RandWrite | Rw::RandRead => Rw::RandRead,
+        Rw::Rw | Rw::RandRw | Rw::Trim | Rw::RandTrim | Rw::TrimWrite | Rw::RandTrimWrite => {
+            let reason = "which blocks of a mix were written is not known afterwards";
+            return Err(("verify_only", Problem::new(reason, "write rw=read, if all were")));
+        }
+    };
     Ok(())
 }

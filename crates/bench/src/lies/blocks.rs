@@ -155,11 +155,17 @@ fn entropy_bits(histogram: &[u64; 256]) -> f64 {
     (plain + bias).min(8.0)
 }
 
-/// `W-REPEATED-DATA` for a reading run. Data that were asked to compress
+/// `W-REPEATED-DATA` for a reading run, and for one that writes a pattern. Data that were asked to compress
 /// (`buffer_compress_percentage`) are no surprise.
 pub(super) fn repeated_data(evidence: &Evidence<'_>) -> Option<Warning> {
-    let sampled = evidence.known.sampled.filter(|sampled| sampled.blocks > 0)?;
     let workload = &evidence.record.workload;
+    if let Some((option, pattern)) = workload.pattern().filter(|_| workload.rw.writes()) {
+        let message = format!(
+            "{option}={pattern} fills each block that is written: a layer that compresses or deduplicates stores next to nothing"
+        );
+        return Some(Warning::new(WarningCode::RepeatedData, message));
+    }
+    let sampled = evidence.known.sampled.filter(|sampled| sampled.blocks > 0)?;
     if !workload.rw.reads() {
         return None;
     }

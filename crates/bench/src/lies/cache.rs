@@ -148,7 +148,8 @@ fn may_have_shrunk(evidence: &Evidence<'_>) -> bool {
     if !by_option(evidence) {
         return true;
     }
-    let written = workload.rw.writes() && workload.buffer_compress_percentage > 0;
+    let shrinks = workload.buffer_compress_percentage > 0 || workload.pattern().is_some();
+    let written = workload.rw.writes() && shrinks;
     let map = evidence.known.written.filter(|map| map.evidence == extents::Evidence::Fiemap);
     let read = workload.rw.reads()
         && match (map, evidence.known.sampled.filter(|sampled| sampled.blocks > 0)) {

@@ -1,5 +1,6 @@
 //! Does the request make sense, and did the run live up to it?
 
+use measure::record::FailedRequests;
 use measure::stats::fit::linear_fit;
 use measure::stats::steady::{SLOPE_LIMIT, SteadyVerdict, within_run_of};
 use measure::{Warning, WarningCode};
@@ -33,7 +34,7 @@ const FEWEST_STEPS: usize = 10;
 const QUEUES_PER_FIFTH: u64 = 20;
 
 /// `W-SAME-OFFSETS`, `W-CLOSED-LOOP`, `W-RATE-MISSED`, `W-ENGINE-FALLBACK`, `W-UNSTEADY`,
-/// `W-SHORT-RUN`, `W-NOT-STEADY`, `W-FEW-BLOCKS`, `W-VERIFY-PARTIAL`.
+/// `W-SHORT-RUN`, `W-NOT-STEADY`, `W-FEW-BLOCKS`, `W-VERIFY-PARTIAL`, `W-FAILED-REQUESTS`.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
     [
@@ -46,6 +47,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
         not_steady(evidence),
         few_blocks(evidence),
         verify_partial(evidence),
+        failed_requests(evidence),
     ]
     .into_iter()
     .flatten()
@@ -226,5 +228,18 @@ fn verify_partial(evidence: &Evidence<'_>) -> Option<Warning> {
     (verified < expected).then(|| {
         let message = format!("{verified} of {expected} blocks were read back and checked");
         Warning::new(WarningCode::VerifyPartial, message)
+    })
+}
+
+fn failed_requests(evidence: &Evidence<'_>) -> Option<Warning> {
+    let failed = &evidence.record.failed;
+    let total: u64 = failed.iter().map(|kind| kind.count).sum();
+    let kind = |kind: &FailedRequests| {
+        format!("{} of {} ({}; the first: {})", kind.count, kind.operation, kind.error, kind.first)
+    };
+    (total > 0).then(|| {
+        let kinds: Vec<String> = failed.iter().map(kind).collect();
+        let message = format!("{total} requests failed: {}", kinds.join(", "));
+        Warning::new(WarningCode::FailedRequests, message)
     })
 }

@@ -3,19 +3,24 @@
 //! None of it changes which requests are made, so it is no part of [`Workload`](measure::Workload): logs of what was seen
 //! ([`super::log`]), a rate below which the run fails ([`Floor`]), an end where the figures are steady
 //! ([`super::steady`]), jobs that keep in proportion to each other ([`super::flow`]), where buffers lie, threads that
-//! compute in place of making requests ([`super::burn`]), and a queue depth that is searched ([`super::search`]).
+//! compute in place of making requests ([`super::burn`]), a queue depth that is searched ([`super::search`]), priorities
+//! ([`super::priorities`]), failures that it lives with ([`super::tolerance`]), and whether what was written is read back.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use measure::Histogram;
 use measure::workload::NumberList;
-use storage::usage::MemoryPolicy;
+use storage::usage::{IoPriority, MemoryPolicy};
 
 use super::burn::Burn;
 use super::flow::Flow;
 use super::log::{Log, LogPlan};
+use super::priorities::RequestPriorities;
 use super::search::{LatencyGoal, Searched};
 use super::steady::{Steadiness, SteadyPlan};
 use super::tally::{Direction, Directions};
+use super::tolerance::Tolerance;
 
 /// See the module's argument. By default nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -34,6 +39,16 @@ pub struct Conduct {
     pub burn: Option<Burn>,
     /// The queue depth is searched that keeps to this.
     pub latency: Option<LatencyGoal>,
+    /// The priority of its threads' requests.
+    pub priority: Option<IoPriority>,
+    /// Requests that have a priority of their own.
+    pub request_priorities: Option<RequestPriorities>,
+    /// Failures that it lives with.
+    pub tolerance: Option<Tolerance>,
+    /// What is written with `verify` is not read back (`do_verify=0`).
+    pub leaves_unverified: bool,
+    /// How many blocks of a `verify_backlog` are read back at once; 0 for all.
+    pub verify_backlog_batch: u32,
 }
 
 /// What a job has beside its record.
@@ -45,6 +60,18 @@ pub struct Aside {
     pub steadiness: Option<Steadiness>,
     /// What the search for a depth came to, where there was one: the least of its threads.
     pub searched: Option<Searched>,
+    /// Latencies of reads, writes and discards by priority, where requests had priorities of their own.
+    pub by_priority: [ByPriority; 3],
+}
+
+/// Latencies by priority, as the kernel numbers it.
+pub type ByPriority = BTreeMap<u16, Histogram>;
+
+/// Adds the latencies of `part`, priority by priority.
+pub(crate) fn merge_priorities(sum: &mut ByPriority, part: &ByPriority) {
+    for (priority, latency) in part {
+        sum.entry(*priority).or_default().merge(latency);
+    }
 }
 
 /// A memory policy as fio's `numa_mem_policy` has it.

@@ -7,10 +7,10 @@ use measure::workload::InvalidWorkload;
 use storage::device::Device;
 use storage::engine::{EngineError, Op, RequestError, RequestFailure};
 use storage::remote::told_by;
-use storage::usage::MemoryPolicy;
+use storage::usage::{IoPriority, MemoryPolicy};
 
 use super::conduct::{TooSlow, memory_words};
-use crate::payload::VerifyFailure;
+use crate::verify::VerifyFailure;
 
 /// Why there is no record.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +89,15 @@ pub enum BenchError {
     MemoryPolicy {
         /// The policy.
         policy: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A priority that the kernel refuses.
+    #[error("prioclass and prio ({priority})")]
+    Priority {
+        /// What was asked for.
+        priority: IoPriority,
         /// Why.
         #[source]
         source: std::io::Error,
@@ -196,6 +205,7 @@ impl BenchError {
                 | Self::Cpus { .. }
                 | Self::Nodes { .. }
                 | Self::MemoryPolicy { .. }
+                | Self::Priority { .. }
                 | Self::NoWriteSync { .. }
         )
     }
@@ -216,6 +226,9 @@ impl BenchError {
             Self::Nodes { .. } => Some("leave it out, or name CPUs with --cpus_allowed".into()),
             Self::MemoryPolicy { .. } => {
                 Some("name nodes of this machine that the process may use; a container may forbid it".into())
+            }
+            Self::Priority { .. } => {
+                Some("the real-time class takes the right CAP_SYS_NICE; write prioclass=2".into())
             }
             Self::TooLate { .. } => Some("write a longer target, or latency_percentile=99.9".into()),
             Self::TooSlow { option, .. } => Some(format!("leave {option} out to see the figures")),

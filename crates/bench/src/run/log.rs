@@ -6,7 +6,9 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::tally::Direction;
+use storage::usage::IoPriority;
+
+use super::requests::Settled;
 
 /// How a thread logs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +19,10 @@ pub struct LogPlan {
     pub largest: bool,
     /// Offsets are noted (`log_offset`).
     pub offsets: bool,
+    /// Priorities are written in full (`log_prio`).
+    pub priorities: bool,
+    /// That of requests which have none of their own.
+    pub priority: Option<IoPriority>,
 }
 
 /// What a line of a log is about.
@@ -33,10 +39,8 @@ pub enum Quantity {
 /// A request that completed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Completion {
-    pub direction: Direction,
-    pub bytes: u64,
+    pub request: Settled,
     pub latency_ns: u64,
-    pub offset: u64,
 }
 
 /// A line of a log: a request, or one direction of a window.
@@ -50,6 +54,7 @@ struct Entry {
     /// The offset of a request; the requests of a window.
     offset_or_ios: u64,
     direction: u8,
+    priority: u16,
 }
 
 /// What one thread noted.
@@ -63,7 +68,8 @@ pub struct Log {
 
 impl Log {
     /// Writes the lines of one quantity: `milliseconds, value, direction, bytes, [offset,] priority`. Directions are 0 for
-    /// reads, 1 for writes and 2 for discards; no request has a priority. Bytes and offset of a window are 0.
+    /// reads, 1 for writes and 2 for discards. A priority is the kernel's number where that was asked for, else 1 for the
+    /// real-time class and 0 for others. Bytes, offset and priority of a window are 0.
     ///
     /// A last window of which less than half was measured has a latency, and no rate.
     ///
@@ -85,10 +91,14 @@ impl Log {
                 }
             };
             let (time, direction) = (entry.end_ns / 1_000_000, entry.direction);
+            write!(out, "{time}, {value}, {direction}, {bytes}, ")?;
             if self.plan.offsets {
-                writeln!(out, "{time}, {value}, {direction}, {bytes}, {offset}, 0")?;
+                write!(out, "{offset}, ")?;
+            }
+            if self.plan.priorities {
+                writeln!(out, "{:#06x}", entry.priority)?;
             } else {
-                writeln!(out, "{time}, {value}, {direction}, {bytes}, 0")?;
+                writeln!(out, "{}", u8::from(entry.priority >> 13 == 1))?;
             }
         }
         Ok(())
@@ -146,10 +156,13 @@ impl Logger {
 
     /// Notes a request that completed `now_ns` after the log began.
     pub fn add(&mut self, now_ns: u64, done: Completion) {
-        let Completion { direction, bytes, latency_ns, offset } = done;
+        let Completion { request: Settled { direction, bytes, offset, priority, .. }, latency_ns } = done;
         let direction = direction as u8;
         let Some(window) = self.log.plan.window else {
-            let entry = Entry { end_ns: now_ns, bytes, latency_ns, offset_or_ios: offset, direction };
+            let own = Some(priority).filter(|priority| *priority != IoPriority::UNSET);
+            let priority = own.or(self.log.plan.priority).map_or(0, IoPriority::number);
+            let entry =
+                Entry { end_ns: now_ns, bytes, latency_ns, offset_or_ios: offset, direction, priority };
             self.log.entries.push(entry);
             return;
         };
@@ -172,7 +185,7 @@ impl Logger {
         for (direction, open) in (0..).zip(&mut self.open) {
             let entry = std::mem::take(open);
             if entry.offset_or_ios > 0 {
-                self.log.entries.push(Entry { end_ns, direction, ..entry });
+                self.log.entries.push(Entry { end_ns, direction, priority: 0, ..entry });
             }
         }
     }
@@ -196,11 +209,15 @@ impl Logger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::tally::Direction;
+    use storage::usage::IoClass;
 
     const MS: u64 = 1_000_000;
 
     fn done(direction: Direction, latency_ns: u64) -> Completion {
-        Completion { direction, bytes: 4096, latency_ns, offset: 8192 }
+        let priority = IoPriority::UNSET;
+        let request = Settled { direction, bytes: 4096, offset: 8192, priority, counts: true };
+        Completion { request, latency_ns }
     }
 
     fn lines(log: &Log, quantity: Quantity) -> String {
@@ -230,10 +247,26 @@ mod tests {
     }
 
     #[test]
+    fn a_priority_is_the_requests_own_or_else_its_threads() {
+        let of = |class, level| IoPriority::new(class, level, 0);
+        let lines = |priorities| {
+            let plan = LogPlan { priorities, priority: of(IoClass::Idle, 0), ..LogPlan::default() };
+            let mut logger = Logger::new(plan);
+            let own = of(IoClass::RealTime, 4).expect("in range");
+            let done = done(Direction::Read, 1000);
+            logger.add(MS, Completion { request: Settled { priority: own, ..done.request }, ..done });
+            logger.add(MS, done);
+            lines(&logger.close(2 * MS), Quantity::Latency)
+        };
+        assert_eq!(lines(true), "1, 1000, 0, 4096, 0x2004\n1, 1000, 0, 4096, 0x6000\n");
+        assert_eq!(lines(false), "1, 1000, 0, 4096, 1\n1, 1000, 0, 4096, 0\n");
+    }
+
+    #[test]
     fn windows_have_means_or_the_largest_and_empty_ones_no_line() {
         let window = Some(Duration::from_millis(100));
         let log = |largest| {
-            let mut logger = Logger::new(LogPlan { window, largest, offsets: false });
+            let mut logger = Logger::new(LogPlan { window, largest, ..LogPlan::default() });
             logger.add(10 * MS, done(Direction::Read, 1000));
             logger.add(20 * MS, done(Direction::Read, 3000));
             logger.add(99 * MS, done(Direction::Write, 7000));

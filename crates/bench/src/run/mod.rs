@@ -5,6 +5,7 @@
 //! very transitions, and turns the threads' counts into one [`RunRecord`] a job. A request that fails,
 //! is short or is not answered in time fails the run: such a record would be a lie, so there is none.
 
+mod backlog;
 mod batch;
 mod budget;
 pub mod burn;
@@ -21,6 +22,7 @@ mod opening;
 mod order;
 mod pauses;
 mod placement;
+pub mod priorities;
 mod record;
 mod requests;
 mod schedule;
@@ -28,6 +30,7 @@ pub mod search;
 mod share;
 pub mod steady;
 mod tally;
+pub mod tolerance;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -184,6 +187,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         logs: reports.iter_mut().filter_map(|report| report.summary.log.take()).collect(),
         steadiness: steady.map(SteadyWatch::close),
         searched: reports.iter().filter_map(|report| report.searched).min(),
+        by_priority: record::by_priority(reports),
     });
     Ok(Outcome { records, asides: asides.collect(), interrupted, span })
 }
@@ -285,7 +289,8 @@ fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
     if workload.rw.modifies() && !job.device.is_writable() {
         return Err(BenchError::ReadOnly { device });
     }
-    if workload.verify.is_some() && workload.numjobs > 1 && workload.offset_increment.is_some() {
+    // A copy that reads each block back at once finds its own, or another's of the same kind.
+    if workload.verify.is_some() && workload.regions_overlap() && workload.verify_backlog == 0 {
         return Err(BenchError::VerifyOverlap { numjobs: workload.numjobs });
     }
     if job.device.is_direct() {
@@ -295,7 +300,7 @@ fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
             _ => Err(BenchError::Misaligned { option, value, block, device: device.clone() }),
         };
         aligned("bs", workload.bs)?;
-        for share in &workload.bssplit {
+        for share in workload.bssplit.iter().chain(&workload.write_bssplit) {
             aligned("bssplit", share.bs)?;
         }
         aligned("blockalign", workload.blockalign.unwrap_or(0))?;

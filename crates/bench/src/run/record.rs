@@ -6,15 +6,16 @@ use measure::Warning;
 use measure::dealing::part_of;
 use measure::limit::Context;
 use measure::record::{
-    DirectionCounts, EngineFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
+    DirectionCounts, EngineFacts, FailedRequests, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
 };
 use storage::clock::Clock;
 use storage::device::DeviceKind;
 use storage::usage;
 
 use super::Job;
-use super::conduct::memory_words;
+use super::conduct::{ByPriority, memory_words, merge_priorities};
 use super::tally::{Directions, Summary, merge_samples};
+use super::tolerance;
 use super::worker::Report;
 use crate::lies::{Evidence, Known, Traffic, judge};
 use crate::observe::Observed;
@@ -121,6 +122,7 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
             major_faults: process.major_faults,
         },
         verified_blocks: reports.iter().map(|r| r.verified_blocks).sum(),
+        failed: failed(reports),
         warnings: Vec::new(),
         observed_ns: observed.window_ns,
         bounds: observed.bounds.clone(),
@@ -135,6 +137,12 @@ fn layout(job: &Job, observed: &Observed) -> BTreeMap<String, String> {
     layout.extend(subject.arrangement.clone());
     if let Some(policy) = &job.conduct.memory {
         layout.insert("numa_mem_policy".to_owned(), memory_words(policy));
+    }
+    if let Some(priority) = job.conduct.priority {
+        layout.insert("io_priority".to_owned(), priority.to_string());
+    }
+    if let Some(priorities) = &job.conduct.request_priorities {
+        layout.insert("io_priority.requests".to_owned(), priorities.words());
     }
     if job.device.kind() == DeviceKind::Separate {
         let members = job.device.members().len() as u32;
@@ -164,6 +172,24 @@ fn verdict(
     };
     let stack = &job.observer.subject().stack;
     judge(&Evidence { record: &records[at], stack, observed, known: &known })
+}
+
+/// What all threads lived with.
+fn failed(reports: &[Report]) -> Vec<FailedRequests> {
+    let mut all = Vec::new();
+    reports.iter().flat_map(|report| &report.failed).for_each(|kind| tolerance::add(&mut all, kind.clone()));
+    all
+}
+
+/// The latencies of all threads by priority.
+pub(super) fn by_priority(reports: &[Report]) -> [ByPriority; 3] {
+    let mut sums: [ByPriority; 3] = Default::default();
+    for report in reports {
+        for (sum, counts) in sums.iter_mut().zip(&report.summary.measured) {
+            merge_priorities(sum, &counts.by_priority);
+        }
+    }
+    sums
 }
 
 fn total<'a>(parts: impl Iterator<Item = &'a Directions>) -> [DirectionCounts; 3] {

@@ -3,15 +3,22 @@
 //! [`Reads`] is the narrow path: one block size, reads only, nothing to check. It keeps no state a
 //! request and compiles to an offset and a push. [`General`] does everything else.
 
+use std::collections::HashSet;
+
 use measure::dealing::Region;
 use measure::pattern::{Blocks, Rng};
-use measure::workload::{Rw, Workload};
+use measure::workload::{Rw, SizeShare, Workload};
 use storage::engine::{Engine, Op};
+use storage::usage::IoPriority;
 
+use super::backlog::Backlog;
 use super::budget::Budget;
+use super::conduct::Conduct;
 use super::order::{Cursor, Order};
+use super::priorities::Draw;
 use super::tally::Direction;
-use crate::payload::{Copies, Header, Payload, VerifyFailure};
+use crate::payload::{Copies, Payload};
+use crate::verify::{Header, Verification, VerifyFailure};
 
 /// A request that was issued, as its completion is counted.
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +27,20 @@ pub(super) struct Settled {
     pub bytes: u64,
     /// Where it went; 0 where that is not kept ([`Reads`]).
     pub offset: u64,
+    /// Its own, where it has one.
+    pub priority: IoPriority,
     /// False for a flush, which is no transfer.
     pub counts: bool,
+}
+
+impl Settled {
+    /// The priority that the drive was told: the request's own, or else its thread's.
+    pub fn priority_in(&self, conduct: &Conduct) -> IoPriority {
+        match self.priority {
+            IoPriority::UNSET => conduct.priority.unwrap_or(IoPriority::UNSET),
+            own => own,
+        }
+    }
 }
 
 /// Makes requests and judges their completions.
@@ -59,6 +78,9 @@ pub(super) trait Requests {
         false
     }
 
+    /// The request in this slot has failed, and the job lives with that.
+    fn abandon(&mut self, _slot: u32) {}
+
     /// What completed in this slot, its data checked where that was asked.
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure>;
 }
@@ -93,7 +115,14 @@ impl<B: Blocks> Requests for Reads<B> {
 
     #[inline]
     fn settle<E: Engine>(&mut self, _engine: &E, _slot: u32) -> Result<Settled, VerifyFailure> {
-        Ok(Settled { direction: Direction::Read, bytes: u64::from(self.bs), offset: 0, counts: true })
+        let priority = IoPriority::UNSET;
+        Ok(Settled {
+            direction: Direction::Read,
+            bytes: u64::from(self.bs),
+            offset: 0,
+            priority,
+            counts: true,
+        })
     }
 }
 
@@ -103,8 +132,20 @@ struct InFlight {
     op: Op,
     length: u32,
     offset: u64,
-    /// The header that its block must hold, where it is checked.
-    expected: Option<Header>,
+    /// What its block must hold when it is read; once written, where it is going to be read back meanwhile.
+    header: Option<Header>,
+    /// Its own, where it has one.
+    priority: IoPriority,
+    /// It reads back what the job has just written.
+    reads_back: bool,
+    is_under_way: bool,
+}
+
+impl InFlight {
+    fn new(op: Op, offset: u64, length: u32) -> Self {
+        let priority = IoPriority::UNSET;
+        Self { op, length, offset, header: None, priority, reads_back: false, is_under_way: false }
+    }
 }
 
 /// A request whose buffer is ready.
@@ -140,13 +181,20 @@ pub(super) struct General {
     sync_due: Option<Op>,
     flushes: u32,
     generation: u64,
+    verification: Option<Verification>,
+    backlog: Option<Backlog>,
+    /// Blocks of which, without a log, two writes were under way at once: nothing says which of them came last.
+    uncertain: HashSet<u64>,
+    /// A block that was discarded, and is written next.
+    trimmed: Option<(u64, u32)>,
+    priorities: Option<Draw>,
     pub verified_blocks: u64,
 }
 
 impl General {
     pub fn new(workload: &Workload, region: &Region, depth: u32, generation: u64) -> Self {
         let seed = workload.randseed.wrapping_add(u64::from(region.job));
-        let idle = InFlight { op: Op::Read, length: 0, offset: 0, expected: None };
+        let idle = InFlight::new(Op::Read, 0, 0);
         Self {
             order: Order::new(workload, (region.length / workload.offset_unit()).max(1), seed),
             rng: Rng::new(seed ^ 0x006d_6978_6573),
@@ -163,10 +211,33 @@ impl General {
             sync_due: None,
             flushes: 0,
             generation,
+            verification: Verification::new(workload),
+            backlog: None,
+            uncertain: HashSet::new(),
+            trimmed: None,
+            priorities: None,
             verified_blocks: 0,
             workload: workload.clone(),
             region: *region,
         }
+    }
+
+    /// With what a job is to do beside its workload.
+    pub fn with(mut self, conduct: &Conduct) -> Self {
+        let seed = self.workload.randseed.wrapping_add(u64::from(self.region.job));
+        self.backlog = Backlog::new(&self.workload, conduct.verify_backlog_batch);
+        self.priorities = conduct.request_priorities.as_ref().map(|priorities| Draw::new(priorities, seed));
+        self
+    }
+
+    /// What of the backlog is left, once the job has ended; None where it had none.
+    pub fn take_backlog(&mut self) -> Option<Backlog> {
+        self.backlog.take()
+    }
+
+    /// Blocks that may be of either of two writes.
+    pub fn take_uncertain(&mut self) -> HashSet<u64> {
+        std::mem::take(&mut self.uncertain)
     }
 
     /// How many requests were issued.
@@ -187,7 +258,8 @@ impl General {
         match self.workload.rw {
             Rw::Read | Rw::RandRead => Op::Read,
             Rw::Write | Rw::RandWrite => Op::Write,
-            Rw::Trim | Rw::RandTrim => Op::Trim,
+            // The write follows each: see `make`.
+            Rw::Trim | Rw::RandTrim | Rw::TrimWrite | Rw::RandTrimWrite => Op::Trim,
             Rw::Rw | Rw::RandRw => {
                 let reads = self.rng.below(100) < u64::from(self.workload.rwmixread);
                 if reads { Op::Read } else { Op::Write }
@@ -195,9 +267,14 @@ impl General {
         }
     }
 
-    fn next_size(&mut self) -> u64 {
-        let mut ticket = if self.workload.bssplit.is_empty() { 0 } else { self.rng.below(100) };
-        for share in &self.workload.bssplit {
+    /// The sizes that requests of this kind have, where it is known already.
+    fn split(&self, op: Option<Op>) -> &[SizeShare] {
+        if op == Some(Op::Write) { &self.workload.write_bssplit } else { &self.workload.bssplit }
+    }
+
+    fn next_size(&mut self, op: Option<Op>) -> u64 {
+        let mut ticket = if self.split(op).is_empty() { 0 } else { self.rng.below(100) };
+        for share in self.split(op) {
             match ticket.checked_sub(u64::from(share.percent)) {
                 Some(rest) => ticket = rest,
                 None => return share.bs,
@@ -207,10 +284,11 @@ impl General {
     }
 
     /// As fio does, draws again what is larger than what is left to be moved; the smallest always fits, or nothing does.
-    fn next_fitting_size(&mut self) -> u64 {
+    fn next_fitting_size(&mut self, op: Option<Op>) -> u64 {
+        let least = self.split(op).iter().map(|share| share.bs).min().unwrap_or(self.workload.bs);
         loop {
-            let bytes = self.next_size();
-            if bytes <= self.budget.most() || bytes == self.workload.min_bs() {
+            let bytes = self.next_size(op);
+            if bytes <= self.budget.most() || bytes == least {
                 return bytes;
             }
         }
@@ -219,7 +297,7 @@ impl General {
     /// Where a request of `bytes` goes. It never leaves the region.
     fn next_offset(&mut self, bytes: u64) -> u64 {
         let w = &self.workload;
-        if w.rw.is_random() || (w.bssplit.is_empty() && w.rw_step == 0) {
+        if w.rw.is_random() || (w.has_one_size() && w.rw_step == 0) {
             let unit = w.offset_unit();
             // The last request must fit, whatever its size.
             let last = self.region.length / w.min_bs() * w.min_bs() - bytes;
@@ -230,11 +308,24 @@ impl General {
     }
 
     /// The header of the block that the request about to be issued writes: its generation counts the
-    /// passes over the region.
+    /// passes over the region; where a log knows each write, the requests.
     fn header(&self, offset: u64, length: u32) -> Header {
-        let blocks = self.region.length / self.workload.bs;
+        let blocks = match self.backlog {
+            Some(_) => 1,
+            None => blocks_of_a_pass(&self.workload, &self.region),
+        };
         let generation = self.generation + self.issued / blocks;
         Header { generation, offset, length }
+    }
+}
+
+/// Blocks that a verifying job visits before it comes to one again.
+pub(super) fn blocks_of_a_pass(workload: &Workload, region: &Region) -> u64 {
+    match u64::try_from(workload.rw_step) {
+        Ok(step) if step > 0 => {
+            (region.length / workload.bs * workload.bs - workload.bs) / (workload.bs + step) + 1
+        }
+        _ => region.length / workload.bs,
     }
 }
 
@@ -243,50 +334,104 @@ impl General {
     /// that a header's generation is that of the request's own place in the order.
     fn make<E: Engine>(&mut self, engine: &mut E, slot: u32) -> Option<Made> {
         if let Some(op) = self.sync_due.take() {
-            let request = InFlight { op, length: 0, offset: 0, expected: None };
-            return Some(Made { slot, offset: 0, request });
+            return Some(Made { slot, offset: 0, request: InFlight::new(op, 0, 0) });
         }
-        let bytes = self.next_fitting_size();
+        if let Some(header) = self.backlog.as_mut().and_then(Backlog::next_due) {
+            let read = InFlight::new(Op::Read, header.offset, header.length);
+            let request = InFlight { header: Some(header), reads_back: true, ..read };
+            return Some(Made { slot, offset: header.offset, request });
+        }
+        // Every engine discards before it returns, so that the write comes after it.
+        if let Some((offset, length)) = self.trimmed.take() {
+            return Some(self.fill(engine, slot, Op::Write, offset, length));
+        }
+        // Where the sizes of writes are their own, what a request does is drawn before its size.
+        let drawn = (!self.workload.write_bssplit.is_empty()).then(|| self.next_op());
+        let bytes = self.next_fitting_size(drawn);
         if self.requests_left == 0 || !self.budget.take(bytes) {
             return None;
         }
         self.requests_left -= 1;
-        let op = self.next_op();
+        let op = drawn.unwrap_or_else(|| self.next_op());
         let offset = self.next_offset(bytes);
         let length = bytes as u32;
-        let mut expected = None;
-        match (op, self.workload.verify) {
-            (Op::Write, None) => {
+        if self.workload.rw.trims_and_writes() {
+            self.trimmed = Some((offset, length));
+        }
+        Some(self.fill(engine, slot, op, offset, length))
+    }
+
+    /// Makes a request of what is drawn, and its data if it writes.
+    fn fill<E: Engine>(&mut self, engine: &mut E, slot: u32, op: Op, offset: u64, length: u32) -> Made {
+        let mut request = InFlight::new(op, offset, length);
+        match op {
+            Op::Write => {
+                let header = self.verification.is_some().then(|| self.header(offset, length));
                 let buffer = &mut engine.buffer_mut(slot)[..length as usize];
-                match &mut self.copies {
-                    Some(copies) => copies.fill(buffer),
-                    None => self.payload.renew(buffer),
+                match (&self.verification, header, &mut self.copies, &self.workload.buffer_pattern) {
+                    (Some(verification), Some(header), ..) => {
+                        verification.seal(&mut self.payload, header, buffer);
+                    }
+                    (.., Some(pattern)) => pattern.fill(offset, buffer),
+                    (.., Some(copies), None) => copies.fill(buffer),
+                    (.., None, None) => self.payload.renew(buffer),
                 }
+                request.header = header.filter(|_| self.backlog.is_some());
             }
-            (Op::Write, Some(kind)) => {
-                let header = self.header(offset, length);
-                let buffer = &mut engine.buffer_mut(slot)[..length as usize];
-                self.payload.renew(buffer);
-                header.seal(kind, buffer);
+            // What a mix reads may have been written by others, or never.
+            Op::Read if self.verification.is_some() && self.backlog.is_none() => {
+                request.header = Some(Header { generation: Header::ANY, offset, length });
             }
-            (Op::Read, Some(_)) => expected = Some(Header { generation: Header::ANY, offset, length }),
             _ => {}
         }
-        Some(Made { slot, offset, request: InFlight { op, length, offset, expected } })
+        Made { slot, offset, request }
     }
 
     /// Prepares a request that was made.
     fn launch<E: Engine>(&mut self, engine: &mut E, made: Made) {
-        let Made { slot, offset, request } = made;
-        self.in_flight[slot as usize] = request;
+        let Made { slot, offset, mut request } = made;
+        if request.op == Op::Write && self.verification.is_some() {
+            self.supersede(offset, &mut request);
+        }
+        if let Some(priorities) = &mut self.priorities {
+            request.priority = priorities.next(request.op, u64::from(request.length));
+            engine.set_priority(slot, request.priority);
+        }
+        self.in_flight[slot as usize] = InFlight { is_under_way: true, ..request };
         engine.prepare(slot, request.op, offset, request.length);
         if request.op.is_sync() {
             self.flushes += 1;
             return;
         }
+        if request.reads_back {
+            return;
+        }
         self.issued += 1;
         if request.op == Op::Write && (self.workload.fdatasync > 0 || self.workload.fsync > 0) {
             self.count_write();
+        }
+    }
+
+    /// A block is about to be written of which there may be an earlier write to read back. What is read after that may be
+    /// of either write, and of two that are under way at once nothing says which comes last.
+    fn supersede(&mut self, offset: u64, request: &mut InFlight) {
+        let is_same = |other: &InFlight| other.is_under_way && other.offset == offset;
+        let Some(backlog) = &mut self.backlog else {
+            // At the end of a pass its last blocks may be the first ones of the next.
+            if self.in_flight.iter().any(|other| is_same(other) && other.op == Op::Write) {
+                self.uncertain.insert(offset);
+            } else {
+                self.uncertain.remove(&offset);
+            }
+            return;
+        };
+        backlog.forget(offset);
+        for other in self.in_flight.iter_mut().filter(|other| is_same(other)) {
+            match (other.op, other.header.take()) {
+                (Op::Read, Some(_)) if other.reads_back => backlog.give_up(),
+                (Op::Write, _) => request.header = None,
+                _ => {}
+            }
         }
     }
 
@@ -337,93 +482,33 @@ impl Requests for General {
         self.in_flight[slot as usize].op.is_sync()
     }
 
+    fn abandon(&mut self, slot: u32) {
+        let request = &mut self.in_flight[slot as usize];
+        request.is_under_way = false;
+        if request.reads_back
+            && let Some(backlog) = self.backlog.as_mut().filter(|_| request.header.is_some())
+        {
+            backlog.give_up();
+        }
+    }
+
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
-        let InFlight { op, length, offset, expected } = self.in_flight[slot as usize];
+        self.in_flight[slot as usize].is_under_way = false;
+        let InFlight { op, length, offset, header, priority, .. } = self.in_flight[slot as usize];
         self.flushes -= u32::from(op.is_sync());
-        if let (Some(header), Some(kind)) = (expected, self.workload.verify) {
-            header.check(kind, &engine.buffer(slot)[..length as usize])?;
-            self.verified_blocks += 1;
+        match (op, header, &self.verification, &mut self.backlog) {
+            (Op::Read, Some(header), Some(verification), _) => {
+                self.verified_blocks += 1;
+                verification.check(header, &engine.buffer(slot)[..length as usize])?;
+            }
+            (Op::Write, Some(header), _, Some(backlog)) => backlog.add(header),
+            _ => {}
         }
         let direction = match op {
             Op::Read | Op::SyncData | Op::Sync => Direction::Read,
             Op::Write => Direction::Write,
             Op::Trim => Direction::Trim,
         };
-        Ok(Settled { direction, bytes: u64::from(length), offset, counts: !op.is_sync() })
-    }
-}
-
-/// Reads back what a writing [`General`] of the same workload, region and generation has written.
-#[derive(Debug)]
-pub(super) struct ReadBack {
-    order: Order,
-    workload: Workload,
-    region: Region,
-    blocks: u64,
-    at: u64,
-    /// Requests that were issued by the writer.
-    written: u64,
-    generation: u64,
-    in_flight: Vec<Header>,
-    pub verified_blocks: u64,
-}
-
-impl ReadBack {
-    pub fn new(workload: &Workload, region: &Region, depth: u32, generation: u64, written: u64) -> Self {
-        let seed = workload.randseed.wrapping_add(u64::from(region.job));
-        let blocks = region.length / workload.bs;
-        let pass = written.saturating_sub(1) / blocks;
-        let mut order = Order::new(workload, blocks, seed);
-        // The last pass visits its blocks in an order of its own; earlier ones are skipped over.
-        if let Order::Cover(cover) = &mut order {
-            cover.skip_passes(pass);
-        }
-        let nothing = Header { generation: 0, offset: 0, length: 0 };
-        Self {
-            order,
-            workload: workload.clone(),
-            region: *region,
-            blocks,
-            at: 0,
-            written,
-            generation: generation + pass,
-            in_flight: vec![nothing; depth as usize],
-            verified_blocks: 0,
-        }
-    }
-}
-
-impl Requests for ReadBack {
-    const SLOW_TO_ISSUE: bool = false;
-
-    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
-        // The first `fresh` blocks of the last pass's order hold its generation; the others hold that of
-        // the pass before, or were never written.
-        let passes_before = self.written.saturating_sub(1) / self.blocks;
-        let fresh = self.written - passes_before * self.blocks;
-        let known = if passes_before > 0 { self.blocks } else { fresh };
-        if self.at == known {
-            return false;
-        }
-        let offset = self.region.start + self.order.next_block() * self.workload.bs;
-        let generation = self.generation - u64::from(self.at >= fresh);
-        let length = self.workload.bs as u32;
-        self.in_flight[slot as usize] = Header { generation, offset, length };
-        engine.prepare(slot, Op::Read, offset, length);
-        self.at += 1;
-        true
-    }
-
-    fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
-        let header = self.in_flight[slot as usize];
-        let kind = self.workload.verify.expect("only made for workloads that verify");
-        header.check(kind, &engine.buffer(slot)[..header.length as usize])?;
-        self.verified_blocks += 1;
-        Ok(Settled {
-            direction: Direction::Read,
-            bytes: u64::from(header.length),
-            offset: header.offset,
-            counts: true,
-        })
+        Ok(Settled { direction, bytes: u64::from(length), offset, priority, counts: !op.is_sync() })
     }
 }

@@ -17,11 +17,7 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub fn new(workload: &Workload, clock: Clock, job: u64) -> Self {
-        let mean_bs = if workload.bssplit.is_empty() {
-            workload.bs as f64
-        } else {
-            workload.bssplit.iter().map(|s| s.bs as f64 * f64::from(s.percent) / 100.0).sum()
-        };
+        let mean_bs = workload.mean_bs();
         let per_second = match (workload.rate_iops, workload.rate) {
             (Some(iops), _) => iops as f64,
             (None, Some(bytes)) => bytes as f64 / mean_bs,

@@ -5,7 +5,7 @@ use measure::record::Sample;
 use storage::clock::Clock;
 use storage::usage::{self, Usage};
 
-use super::conduct::{Conduct, FloorWatch, TooSlow};
+use super::conduct::{ByPriority, Conduct, FloorWatch, TooSlow, merge_priorities};
 use super::log::{Completion, Log, Logger};
 use super::steady::Seen;
 
@@ -23,6 +23,8 @@ pub(super) struct Counts {
     pub bytes: u64,
     pub ios: u64,
     pub latency: Histogram,
+    /// The latencies once more, by the priority of the requests, where some have one of their own.
+    pub by_priority: ByPriority,
 }
 
 /// The steps of a thread's progress, in time of the measured interval.
@@ -49,6 +51,7 @@ fn add(total: &mut Directions, part: &Directions) {
         total.bytes += part.bytes;
         total.ios += part.ios;
         total.latency.merge(&part.latency);
+        merge_priorities(&mut total.by_priority, &part.by_priority);
     }
 }
 

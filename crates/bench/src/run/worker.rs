@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Sequential, Uniform};
+use measure::record::FailedRequests;
 use measure::workload::{LatencyClock, Pages, RandomDistribution, Workload};
 use storage::clock::Clock;
 use storage::device::Device;
@@ -31,12 +32,13 @@ use super::control::{Control, Phase, Pulse};
 use super::flow;
 use super::log::Completion;
 use super::pauses::Pauses;
-use super::requests::{General, ReadBack, Reads, Requests};
+use super::requests::{General, Reads, Requests};
 use super::schedule::Schedule;
 use super::search::{Search, Searched};
 use super::tally::{Summary, Tally};
+use super::tolerance::Failures;
 use super::{BenchError, opening};
-use readback::{read_back, verify_error};
+use readback::{owed, read_back, verify_error};
 
 mod burning;
 mod flushing;
@@ -76,6 +78,8 @@ pub(super) struct Report {
     pub retries: u64,
     /// What the search for a depth came to, where there was one.
     pub searched: Option<Searched>,
+    /// Failures that it lived with.
+    pub failed: Vec<FailedRequests>,
 }
 
 /// Runs a thread's task from opening the engine to the last completion.
@@ -99,6 +103,9 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
     if let Some(policy) = &task.conduct.memory {
         usage::set_memory_policy(policy).map_err(|source| BenchError::memory_policy(policy, source))?;
     }
+    if let Some(priority) = task.conduct.priority {
+        usage::set_io_priority(priority).map_err(|source| BenchError::Priority { priority, source })?;
+    }
     if let Some(burn) = task.conduct.burn {
         return Ok(Report {
             summary: burning::burn(burn, task, control),
@@ -110,6 +117,7 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
             verify_expected: None,
             retries: 0,
             searched: None,
+            failed: Vec::new(),
         });
     }
     let (engine, fallback) = opening::open(workload, &task.device, &config)?;
@@ -134,7 +142,7 @@ fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, B
         w.rw_step == 0 && w.percentage_random == 100 && w.number_ios.is_none() && w.blockalign.is_none();
     let plain = plain && w.zonesize.is_none();
     let logs_offsets = task.conduct.log.is_some_and(|log| log.offsets);
-    let plain = plain && !logs_offsets;
+    let plain = plain && !logs_offsets && task.conduct.request_priorities.is_none();
     let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none() && plain;
     let blocks = task.region.length / w.min_bs();
     let seed = w.randseed.wrapping_add(u64::from(task.region.job));
@@ -162,19 +170,16 @@ fn narrow_run<E: Engine, B: Blocks>(
 
 fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
     let w = &task.workload;
-    let mut requests = General::new(w, &task.region, engine.depth(), task.generation);
+    let mut requests = General::new(w, &task.region, engine.depth(), task.generation).with(&task.conduct);
     requests.fill_buffers(&mut engine);
     let mut turn = Turn::new(engine, requests, task, control);
     turn.go()?;
     let verified = turn.requests.verified_blocks;
-    if w.verify.is_none() || !w.rw.writes() {
+    let Some((mut check, expected)) = owed(&mut turn.requests, task, turn.engine.depth()) else {
         return Ok(turn.report(verified, None));
-    }
-    let written = turn.requests.issued();
-    let expected = written.min(task.region.length / w.bs);
-    let mut check = ReadBack::new(w, &task.region, turn.engine.depth(), task.generation, written);
-    read_back(&mut turn.engine, &mut check, control, turn.pulse)?;
-    Ok(turn.report(check.verified_blocks, Some(expected)))
+    };
+    read_back(&mut turn.engine, &mut check, control, turn.pulse, &mut turn.failures)?;
+    Ok(turn.report(verified + check.verified_blocks, Some(expected)))
 }
 
 /// The beginning of a request that was made ahead, in ticks.
@@ -214,6 +219,7 @@ struct Turn<'a, E, R> {
     pauses: Option<Pauses>,
     flow: Option<flow::Part>,
     search: Option<Search>,
+    failures: Failures,
     /// The interval ends with a flush of this thread's own, not with the first thread to end.
     own_end: bool,
     last_seen: Phase,
@@ -259,6 +265,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 .conduct
                 .latency
                 .map(|goal| Search::new(goal, workload.iodepth, clock.ticks(goal.window))),
+            failures: Failures::new(task.conduct.tolerance.as_ref()),
             own_end: workload.end_fsync && workload.rw.writes(),
             last_seen: Phase::Ramp,
             engine,
@@ -453,21 +460,21 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
     #[inline]
     fn reap(&mut self) -> Result<u64, BenchError> {
         let first = self.idle.len();
-        let mut failure = None;
+        let mut failed = Vec::new();
         let idle = &mut self.idle;
         self.engine.reap(|slot, result| match result {
             Ok(()) => idle.push(slot),
-            Err(error) => failure = Some(error),
+            Err(error) => failed.push((slot, error)),
         });
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
         let now = self.clock.now();
         for at in first..self.idle.len() {
             let slot = self.idle[at];
             let settled = match self.requests.settle(&self.engine, slot) {
                 Ok(settled) => settled,
-                Err(failure) => return Err(verify_error(&self.engine, failure)),
+                Err(wrong) => {
+                    self.failures.block(wrong).map_err(|wrong| verify_error(&self.engine, wrong))?;
+                    continue;
+                }
             };
             if settled.counts {
                 let counts = &mut self.tally.current[settled.direction as usize];
@@ -475,12 +482,16 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 counts.bytes += settled.bytes;
                 counts.ios += 1;
                 counts.latency.record(latency_ns);
+                // Only those that are slow to issue may have priorities of their own.
+                if R::SLOW_TO_ISSUE && self.task.conduct.request_priorities.is_some() {
+                    let priority = settled.priority_in(&self.task.conduct);
+                    counts.by_priority.entry(priority.number()).or_default().record(latency_ns);
+                }
                 if let Some(search) = &mut self.search {
                     search.saw(latency_ns);
                 }
                 if self.tally.logs() {
-                    let (direction, bytes, offset) = (settled.direction, settled.bytes, settled.offset);
-                    self.tally.log(now, Completion { direction, bytes, latency_ns, offset });
+                    self.tally.log(now, Completion { request: settled, latency_ns });
                 }
             }
         }
@@ -488,6 +499,11 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             && let Some(slow) = self.tally.broken_floor(now)
         {
             return Err(BenchError::too_slow(slow, self.task.region.job));
+        }
+        for (slot, failure) in failed {
+            self.failures.request(failure)?;
+            self.requests.abandon(slot);
+            self.idle.push(slot);
         }
         self.completed += (self.idle.len() - first) as u64;
         Ok(now)
@@ -575,6 +591,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             verify_expected,
             retries: self.engine.retries(),
             searched: self.search.map(|search| search.outcome()),
+            failed: self.failures.seen,
         }
     }
 }

@@ -222,6 +222,7 @@ pub fn healthy() -> Case {
             ..TotalCounts::default()
         },
         verified_blocks: 0,
+        failed: Vec::new(),
         warnings: vec![],
         observed_ns: interval_ns + 400_000,
         bounds: Bounds::default(),

@@ -316,7 +316,7 @@ fn flag(option: &'static WorkloadOption) -> Arg {
         .value_parser(move |text: &str| value(option.kind, text));
     match option.kind {
         ValueKind::Switch => flag.num_args(0..=1).require_equals(true).default_missing_value("1"),
-        ValueKind::Split => flag.conflicts_with("bs"),
+        ValueKind::Split if option.name == "bssplit" => flag.conflicts_with("bs"),
         _ => flag,
     }
 }
@@ -343,6 +343,7 @@ fn value(kind: ValueKind, text: &str) -> Result<Value, BadValue> {
         ValueKind::Distribution => json(serde_json::to_value(values::random_distribution(text)?))?,
         ValueKind::Split => json(serde_json::to_value(values::bssplit(text)?))?,
         ValueKind::Numbers => values::number_list(text)?.to_string().into(),
+        ValueKind::Pattern => values::pattern(text)?.to_string().into(),
         ValueKind::Text if text.is_empty() => return Err(BadValue::new("is empty", "leave it out")),
         ValueKind::Text => text.into(),
     })

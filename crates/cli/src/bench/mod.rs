@@ -97,6 +97,7 @@ fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Docume
         .map(|done| match &done.job.fio {
             Some(job) => JobResult::of_job(job, &done.record)
                 .with_steadiness(done.aside.steadiness.as_ref())
+                .with_priorities(done.aside.by_priority.clone())
                 .with_depth(job.conduct.latency, done.aside.searched.and_then(Searched::depth)),
             None => JobResult::of_workload(&done.record),
         })

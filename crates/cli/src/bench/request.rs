@@ -182,7 +182,9 @@ fn filename(target: &str) -> String {
 fn fio_job(job: bench::fio::Job) -> Job {
     let missing = match job.file_bytes() {
         _ if job.is_export || !job.allow_file_create || !works_on_target(&job) => Missing::Refuse,
-        Some(bytes) if job.workload.rw.reads() || job.overwrite => Missing::Lay(bytes),
+        Some(bytes) if !job.create_on_open && (job.workload.rw.reads() || job.overwrite) => {
+            Missing::Lay(bytes)
+        }
         Some(bytes) => Missing::Make(bytes),
         None => Missing::Refuse,
     };

@@ -118,8 +118,7 @@ pub(super) fn workload(record: &RunRecord) -> String {
         line += &format!(", over {}", units::bytes(size));
     }
     if let Some(verify) = w.verify {
-        let word = if verify == measure::workload::Verify::Crc32c { "crc32c" } else { "xxh3" };
-        line += &format!(", verified by {word} ({} blocks)", record.verified_blocks);
+        line += &format!(", verified by {} ({} blocks)", verify.word(), record.verified_blocks);
     }
     format!("{line}; measured for {}", units::seconds(Duration::from_nanos(record.interval_ns)))
 }

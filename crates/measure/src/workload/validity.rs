@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{CpusAllowedPolicy, RandomDistribution, Rw, Workload};
+use super::{CpusAllowedPolicy, RandomDistribution, Rw, SizeShare, Verify, Workload};
 
 /// A workload that contradicts itself. The message names the option and its value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ impl Workload {
             let value = self.bssplit_word();
             return bad("bssplit", value, "the percentages must add up to 100", "for instance 4k/60:64k/40");
         }
-        if self.bssplit.iter().any(|s| s.bs % self.min_bs() != 0) {
+        if self.sizes().any(|s| s.bs % self.min_bs() != 0) {
             let value = self.bssplit_word();
             return bad(
                 "bssplit",
@@ -64,6 +64,7 @@ impl Workload {
                 "for instance 4k/60:64k/40",
             );
         }
+        self.validate_sizes_of_writes()?;
         if self.iodepth_batch > self.iodepth {
             let value = self.iodepth_batch.to_string();
             return bad(
@@ -89,6 +90,10 @@ impl Workload {
             let value = self.rate_iops.unwrap_or_default().to_string();
             return bad("rate_iops", value, "cannot be combined with rate", "give one of the two");
         }
+        if self.is_open_loop() && self.rw.trims_and_writes() {
+            let value = self.rw.word().to_owned();
+            return bad("rw", value, "cannot be combined with a rate", "leave the rate out");
+        }
         if self.runtime == Some(Duration::ZERO) {
             return bad("runtime", "0".into(), "must be above zero", "try --runtime=5s");
         }
@@ -105,7 +110,23 @@ impl Workload {
         self.validate_zones()?;
         self.validate_copies()?;
         self.validate_place()?;
+        self.validate_contents()?;
         self.validate_verify()
+    }
+
+    /// The sizes of a mix's writes.
+    fn validate_sizes_of_writes(&self) -> Result<(), InvalidWorkload> {
+        if self.write_bssplit.is_empty() {
+            return Ok(());
+        }
+        let (reason, hint) = if !matches!(self.rw, Rw::Rw | Rw::RandRw) {
+            ("belongs to rw=rw and rw=randrw", "write bssplit")
+        } else if self.write_bssplit.iter().map(|s| u32::from(s.percent)).sum::<u32>() != 100 {
+            ("the percentages must add up to 100", "for instance 4k/60:64k/40")
+        } else {
+            return Ok(());
+        };
+        Err(InvalidWorkload { option: "write_bssplit", value: word_of(&self.write_bssplit), reason, hint })
     }
 
     /// What can be said of CPUs without looking at the machine.
@@ -169,7 +190,7 @@ impl Workload {
         if self.size.is_some_and(|bytes| bytes < range) {
             return bad("zonesize", range, "is larger than size", "lower it, or raise --size");
         }
-        let alone = self.bssplit.is_empty() && self.rw_step == 0 && self.percentage_random == 100;
+        let alone = self.has_one_size() && self.rw_step == 0 && self.percentage_random == 100;
         let plain = self.random_distribution == RandomDistribution::Random && self.blockalign.is_none();
         if !(alone && plain) {
             let reason = "cannot be combined with bssplit, a step, blockalign, percentage_random or random_distribution";
@@ -194,29 +215,34 @@ impl Workload {
         Ok(())
     }
 
-    /// Verification knows which generation each block must hold only where each block is visited
-    /// once a pass, so anything that repeats blocks within a pass is refused.
+    /// Without a log of its writes, verification knows which generation each block must hold only where each block is
+    /// visited once a pass, so anything that repeats blocks within a pass is refused.
     fn validate_verify(&self) -> Result<(), InvalidWorkload> {
         let Some(verify) = self.verify else { return Ok(()) };
-        let problem = if self.min_bs() < 512 {
+        let problem = if self.min_bs() < 512 && verify != Verify::Pattern {
             Some(("needs blocks of at least 512 bytes", "raise --bs"))
-        } else if !self.bssplit.is_empty() {
+        } else if verify == Verify::Pattern && self.verify_pattern.is_none() {
+            Some(("needs the pattern", "add --verify_pattern=0xdeadface"))
+        } else if verify == Verify::Pattern && self.verify_interval.is_some() {
+            Some(("has no headers that could lie between two others", "drop verify_interval"))
+        } else if !self.has_one_size() {
             Some(("needs one block size", "give --bs instead of --bssplit"))
-        } else if matches!(self.rw, Rw::Rw | Rw::RandRw | Rw::Trim | Rw::RandTrim) {
-            Some(("needs rw=read, write, randread or randwrite", "write first, then read with verify"))
+        } else if matches!(self.rw, Rw::Trim | Rw::RandTrim) || self.rw.trims_and_writes() {
+            Some(("needs writes or reads alone", "write in one job, and read with verify in the next"))
         } else if self.rw.is_random()
+            && !self.verifies_by_log()
             && (self.norandommap
                 || self.percentage_random < 100
                 || self.random_distribution != RandomDistribution::Random)
         {
             Some((
                 "cannot tell stale from fresh where blocks repeat",
-                "drop norandommap and random_distribution",
+                "drop norandommap and random_distribution, or add verify_backlog",
             ))
         } else if self.blockalign.is_some_and(|align| align != self.bs) {
             Some(("needs blocks side by side", "drop blockalign"))
-        } else if self.rw_step != 0 {
-            Some(("cannot tell stale from fresh where blocks are skipped", "drop the step"))
+        } else if self.rw_step < 0 {
+            Some(("cannot tell stale from fresh where blocks are visited backwards", "drop the step"))
         } else if self.zonesize.is_some() {
             Some(("cannot tell stale from fresh where blocks are skipped", "drop the zones"))
         } else if self.dedupe_percentage > 0 {
@@ -232,6 +258,49 @@ impl Workload {
             }
             None => Ok(()),
         }
+    }
+
+    /// What written blocks hold, and the options of `verify`.
+    fn validate_contents(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        if let Some(pattern) = &self.buffer_pattern {
+            let value = pattern.to_string();
+            if pattern.has_offsets() {
+                return bad(
+                    "buffer_pattern",
+                    value,
+                    "has no offsets",
+                    "give --verify_pattern, with --verify",
+                );
+            }
+            let other = self.verify.is_some() || self.dedupe_percentage > 0;
+            if other || self.buffer_compress_percentage > 0 {
+                let reason =
+                    "cannot be combined with verify, dedupe_percentage or buffer_compress_percentage";
+                return bad("buffer_pattern", value, reason, "leave one of them out");
+            }
+        }
+        let needs = |option, value: String| bad(option, value, "needs verify", "add --verify=crc32c");
+        if self.verify.is_none() {
+            return match (self.verify_interval, &self.verify_pattern, self.verify_backlog) {
+                (Some(bytes), ..) => needs("verify_interval", units::bytes_short(bytes)),
+                (_, Some(pattern), _) => needs("verify_pattern", pattern.to_string()),
+                (.., 1..) => needs("verify_backlog", self.verify_backlog.to_string()),
+                (None, None, 0) => Ok(()),
+            };
+        }
+        if let Some(bytes) = self.verify_interval
+            && (bytes < 512 || self.bs % bytes != 0)
+        {
+            let reason = "must divide bs, and be at least 512";
+            return bad("verify_interval", units::bytes_short(bytes), reason, "try --verify_interval=512");
+        }
+        if self.verify_backlog > 0 && self.is_open_loop() {
+            let value = self.verify_backlog.to_string();
+            let reason = "cannot be combined with a rate";
+            return bad("verify_backlog", value, reason, "leave it out: all is read back at the end");
+        }
+        Ok(())
     }
 
     /// How much is done, and what comes between requests.
@@ -292,8 +361,12 @@ impl Workload {
     }
 
     fn bssplit_word(&self) -> String {
-        let entries: Vec<String> =
-            self.bssplit.iter().map(|s| format!("{}/{}", units::bytes_short(s.bs), s.percent)).collect();
-        entries.join(":")
+        word_of(&self.bssplit)
     }
+}
+
+fn word_of(split: &[SizeShare]) -> String {
+    let entries: Vec<String> =
+        split.iter().map(|s| format!("{}/{}", units::bytes_short(s.bs), s.percent)).collect();
+    entries.join(":")
 }

@@ -17,6 +17,7 @@ use crate::aio_abi::{self as abi, IoEvent, Iocb};
 use crate::device::Device;
 use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
+use crate::usage::IoPriority;
 
 const NAME: &str = "libaio";
 /// How often in a row io_submit(2) may take nothing, with nothing in flight, before that is an error.
@@ -101,6 +102,8 @@ impl<K: Kernel> Libaio<K> {
             Op::Trim => return self.discard_now(part.id..part.id + 1),
         };
         let transfers = !part.op.is_sync();
+        let priority = self.slots.priority(part.slot);
+        let signals = if self.signal.is_some() { abi::FLAG_RESFD } else { 0 };
         self.blocks[part.id as usize] = Iocb {
             data: u64::from(part.id),
             opcode,
@@ -108,7 +111,8 @@ impl<K: Kernel> Libaio<K> {
             buffer: if transfers { self.slots.address(&part) as u64 } else { 0 },
             bytes: if transfers { u64::from(part.length) } else { 0 },
             offset: if transfers { part.offset as i64 } else { 0 },
-            flags: if self.signal.is_some() { abi::FLAG_RESFD } else { 0 },
+            priority: priority.number().cast_signed(),
+            flags: signals | if priority == IoPriority::UNSET { 0 } else { abi::FLAG_IOPRIO },
             event_fd: self.signal.as_ref().map_or(0, |signal| signal.fd().as_raw_fd() as u32),
             ..Iocb::default()
         };
@@ -305,6 +309,10 @@ impl<K: Kernel> Engine for Libaio<K> {
     }
 
     answered_by_slots!();
+
+    fn set_priority(&mut self, slot: u32, priority: IoPriority) {
+        self.slots.set_priority(slot, priority);
+    }
 
     #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {

@@ -43,6 +43,7 @@ pub use uring::IoUring;
 
 use crate::device::Device;
 use crate::pages::PageChoice;
+use crate::usage::IoPriority;
 
 /// Longer time-outs are cut to this, 136 years: the kernel adds them to the clock, and 64 bits of
 /// nanoseconds hold 292.
@@ -221,6 +222,10 @@ pub trait Engine {
     /// # Panics
     /// If the slot is in flight.
     fn buffer_mut(&mut self, slot: u32) -> &mut [u8];
+
+    /// Gives the requests that are prepared in `slot` from now on a priority of their own; [`IoPriority::UNSET`] that of the
+    /// thread. io_uring and libaio pass it on, the other engines take no notice of it.
+    fn set_priority(&mut self, _slot: u32, _priority: IoPriority) {}
 
     /// Queues a request of `length` bytes at `offset` in `slot`. No system call is made, except that
     /// a [`Op::Trim`] may be carried out at once, which no engine makes asynchronously.

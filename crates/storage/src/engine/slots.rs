@@ -10,6 +10,7 @@ use super::{EngineConfig, EngineError, Op, RequestError, RequestFailure};
 use crate::arena::Arena;
 use crate::device::{Device, is_called, route, targets};
 use crate::pages::{PageChoice, PageKind};
+use crate::usage::IoPriority;
 
 /// How often one request that met EINTR or EAGAIN is made again before it counts as failed.
 pub(super) const MAX_RETRIES: u16 = 1000;
@@ -117,6 +118,8 @@ pub(super) struct Slots {
     refused: BTreeMap<u32, io::Error>,
     /// The errors of a device that is driven by its own calls, which say more than an errno, by slot.
     explained: BTreeMap<u32, io::Error>,
+    /// The priorities of requests by slot; none as long as none has any.
+    priorities: Vec<IoPriority>,
     /// See [`Engine::retries`](super::Engine::retries).
     pub retries: u64,
     pub device: Arc<dyn Device>,
@@ -153,6 +156,7 @@ impl Slots {
             may_write: false,
             refused: BTreeMap::new(),
             explained: BTreeMap::new(),
+            priorities: Vec::new(),
             retries: 0,
             device,
         })
@@ -231,6 +235,17 @@ impl Slots {
 
     pub fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// The priority of a slot's requests.
+    #[inline]
+    pub fn priority(&self, slot: u32) -> IoPriority {
+        self.priorities.get(slot as usize).copied().unwrap_or(IoPriority::UNSET)
+    }
+
+    pub fn set_priority(&mut self, slot: u32, priority: IoPriority) {
+        self.priorities.resize(self.slots.len(), IoPriority::UNSET);
+        self.priorities[slot as usize] = priority;
     }
 
     pub fn page_feature(&self) -> Option<String> {

@@ -6,7 +6,7 @@
 
 use base::Words;
 use measure::options::{self, ValueKind, WorkloadOption};
-use measure::workload::{NumberList, RandomDistribution};
+use measure::workload::{DataPattern, NumberList, RandomDistribution};
 use measure::{TestType, Workload};
 
 use super::SpaceError;
@@ -146,6 +146,7 @@ pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> R
             ValueKind::Distribution => distribution(source, name, node)?,
             ValueKind::Split => split(source, name, node)?,
             ValueKind::Numbers => numbers(source, name, node)?,
+            ValueKind::Pattern => pattern(source, name, node)?,
             ValueKind::Text => unreachable!("no option of a space is any text"),
         },
         Kind::Layout(kind) => (layouts::read(source, name, kind, node)?, Meaning::Layout),
@@ -362,6 +363,17 @@ fn numbers(source: Source<'_>, name: &str, node: &Node) -> Read {
     match list {
         Some(list) => Ok(field(list.to_string(), list.to_string())),
         None => Err(source.bad_value(name, node, "is no list of numbers", hint)),
+    }
+}
+
+/// Bytes that are repeated, as fio writes them.
+fn pattern(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let Value::Text(text) = &node.value else {
+        return Err(source.bad_value(name, node, "is no pattern", "write it in quotes: '0xdeadface'"));
+    };
+    match text.parse::<DataPattern>() {
+        Ok(pattern) => Ok(field(pattern.to_string(), pattern.to_string())),
+        Err(why) => Err(source.bad_value(name, node, why.to_string(), "for instance '0xdeadface'")),
     }
 }
 

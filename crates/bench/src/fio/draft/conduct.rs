@@ -104,6 +104,7 @@ impl ConductDraft {
             memory: self.memory.clone(),
             burn: None,
             latency: self.latency()?,
+            ..Conduct::default()
         })
     }
 
@@ -188,6 +189,11 @@ pub fn log_window_value(draft: &mut Draft, value: Option<&str>) -> Result<(), Pr
 
 pub fn log_offset(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.conduct.log.offsets = values::switch(value)?;
+    Ok(())
+}
+
+pub fn log_prio(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.conduct.log.priorities = values::switch(value)?;
     Ok(())
 }
 

@@ -31,8 +31,8 @@ pub fn randrepeat(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem>
     Ok(())
 }
 
-pub fn do_verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.do_verify = values::boolean(value)?;
+pub fn fill_device(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.fill_device = values::boolean(value)?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use measure::distribution::{sequence, zones};
 use measure::workload::{
-    CpusAllowedPolicy, DedupeMode, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw, Verify,
+    CpusAllowedPolicy, DedupeMode, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw,
     WriteSync,
 };
 
@@ -22,10 +22,6 @@ pub fn rw(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
         None => (word, None),
     };
     draft.workload.rw = Rw::from_word(base).ok_or_else(|| {
-        if base.ends_with("trimwrite") {
-            let hint = "trim in one section and write in the next, after stonewall";
-            return Problem::new("a trim before each write is not supported", hint);
-        }
         Problem::new("it is not a direction", format!("write one of {}", Rw::WORDS.join(", ")))
     })?;
     draft.workload.rw_step = match behind {
@@ -163,21 +159,6 @@ pub fn random_generator(draft: &mut Draft, value: Option<&str>) -> Result<(), Pr
     Ok(())
 }
 
-pub fn verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.verify = match values::required(value)? {
-        "0" => None,
-        "crc32c" | "crc32c-intel" => Some(Verify::Crc32c),
-        "xxhash" => Some(Verify::Xxh3),
-        _ => {
-            return Err(Problem::new(
-                "this kind of verification is not supported",
-                "write verify=crc32c or verify=xxhash",
-            ));
-        }
-    };
-    Ok(())
-}
-
 pub fn rate_process(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.rate_process = RateProcess::from_word(values::required(value)?).ok_or_else(|| {
         Problem::new("it is not a process", format!("write {}", RateProcess::WORDS.join(" or ")))
@@ -207,7 +188,7 @@ pub fn cpus_allowed_policy(draft: &mut Draft, value: Option<&str>) -> Result<(),
 
 pub fn iomem(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.pages = match values::required(value)? {
-        "malloc" | "mmap" | "shm" => Pages::Auto,
+        "malloc" | "mmap" | "mmapshared" | "shm" => Pages::Auto,
         "mmaphuge" | "shmhuge" => Pages::Huge,
         _ => {
             return Err(Problem::new(

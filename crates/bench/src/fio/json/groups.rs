@@ -8,6 +8,7 @@ use measure::RunRecord;
 use measure::record::DirectionCounts;
 
 use super::JobResult;
+use crate::run::conduct::{ByPriority, merge_priorities};
 
 /// The results of each entry, in the order of their first.
 pub(super) fn entries<'r, 'a>(results: &'r [JobResult<'a>]) -> Vec<Vec<&'r JobResult<'a>>> {
@@ -40,6 +41,7 @@ pub(super) fn sum(entry: &[&JobResult<'_>]) -> Option<RunRecord> {
             sum.workload.iodepth = 0;
         }
         sum.interval_ns = sum.interval_ns.max(record.interval_ns);
+        sum.failed.extend(record.failed.iter().cloned());
         sum.jobs.extend(record.jobs.iter().cloned());
         sum.samples.truncate(record.samples.len());
         for (sample, own) in sum.samples.iter_mut().zip(&record.samples) {
@@ -49,6 +51,15 @@ pub(super) fn sum(entry: &[&JobResult<'_>]) -> Option<RunRecord> {
         }
     }
     Some(sum)
+}
+
+/// Latencies by priority of all results of an entry.
+pub(super) fn by_priority(entry: &[&JobResult<'_>]) -> [ByPriority; 3] {
+    let mut sums: [ByPriority; 3] = Default::default();
+    for result in entry {
+        sums.iter_mut().zip(&result.by_priority).for_each(|(sum, part)| merge_priorities(sum, part));
+    }
+    sums
 }
 
 fn add(sum: &mut DirectionCounts, part: &DirectionCounts) {

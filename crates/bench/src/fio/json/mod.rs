@@ -27,11 +27,12 @@ use measure::RunRecord;
 use serde::Serialize;
 
 use super::draft::Reporting;
+use crate::run::conduct::ByPriority;
 use crate::run::search::LatencyGoal;
 use crate::run::steady::Steadiness;
 pub use drives::DiskUtil;
 pub use latency::Latency;
-pub use parts::{Direction, JobReport, Sync};
+pub use parts::{Direction, JobReport, OfPriority, Sync};
 pub use steady::SteadyState;
 pub use words::Words;
 
@@ -59,6 +60,10 @@ pub struct JobResult<'a> {
     pub steadiness: Option<&'a Steadiness>,
     /// What its depth was searched for, and the depth that was found, if one was.
     pub search: Option<(LatencyGoal, Option<u32>)>,
+    /// Its latencies by priority, of reads, writes and discards, where requests had priorities of their own.
+    pub by_priority: [ByPriority; 3],
+    /// Whether the job goes on with some failures.
+    pub is_tolerant: bool,
 }
 
 impl<'a> JobResult<'a> {
@@ -76,6 +81,8 @@ impl<'a> JobResult<'a> {
             record,
             steadiness: None,
             search: None,
+            by_priority: Default::default(),
+            is_tolerant: false,
         }
     }
 
@@ -92,6 +99,8 @@ impl<'a> JobResult<'a> {
             record,
             steadiness: None,
             search: None,
+            by_priority: Default::default(),
+            is_tolerant: job.conduct.tolerance.is_some(),
         }
     }
 
@@ -99,6 +108,12 @@ impl<'a> JobResult<'a> {
     #[must_use]
     pub fn with_steadiness(self, steadiness: Option<&'a Steadiness>) -> Self {
         Self { steadiness, ..self }
+    }
+
+    /// The same with its latencies by priority.
+    #[must_use]
+    pub fn with_priorities(self, by_priority: [ByPriority; 3]) -> Self {
+        Self { by_priority, ..self }
     }
 
     /// The same with the depth that was found.
@@ -151,7 +166,11 @@ pub fn document(results: &[JobResult<'_>], info: &GlobalInfo) -> Document {
     let reported: Vec<JobResult<'_>> = entries
         .iter()
         .zip(&sums)
-        .map(|(entry, sum)| JobResult { record: sum.as_ref().unwrap_or(entry[0].record), ..entry[0].clone() })
+        .map(|(entry, sum)| JobResult {
+            record: sum.as_ref().unwrap_or(entry[0].record),
+            by_priority: groups::by_priority(entry),
+            ..entry[0].clone()
+        })
         .collect();
     let totals = parts::group_bandwidths(&reported);
     Document {

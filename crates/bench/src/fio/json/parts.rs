@@ -1,8 +1,8 @@
 //! One job's entry, and one direction's within it.
 
-use measure::RunRecord;
 use measure::record::JobCounts;
 use measure::workload::LatencyClock;
+use measure::{Histogram, RunRecord};
 use storage::device::DeviceKind;
 
 use super::latency::{self, Latency};
@@ -37,6 +37,9 @@ pub struct Direction {
     pub clat_ns: Latency,
     /// The same.
     pub lat_ns: Latency,
+    /// By priority, where requests had several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub prios: Vec<OfPriority>,
     /// Smallest sample, KiB per second.
     pub bw_min: u64,
     /// Largest sample, KiB per second.
@@ -61,6 +64,17 @@ pub struct Direction {
     pub iops_samples: u64,
 }
 
+/// The requests of one priority.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct OfPriority {
+    /// 1 real time, 2 best effort, 3 idle; 0 none.
+    pub prioclass: u16,
+    /// The level in it, with the hint.
+    pub prio: u16,
+    /// As that of all requests.
+    pub clat_ns: Latency,
+}
+
 /// Syncs of a job: not counted, so 0.
 #[derive(Debug, Clone, Default, serde::Serialize)]
 pub struct Sync {
@@ -79,7 +93,7 @@ pub struct JobReport {
     pub groupid: u32,
     /// When it started, milliseconds since 1970-01-01 UTC.
     pub job_start: u64,
-    /// Always 0: a job that failed has no record.
+    /// The first error that the job went on with; else 0, because a job that failed has no record.
     pub error: i32,
     /// Seconds left: 0.
     pub eta: u64,
@@ -132,6 +146,12 @@ pub struct JobReport {
     pub latency_window: u64,
     /// The same.
     pub latency_window_us: u64,
+    /// How many requests failed, of a job that goes on with that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_err: Option<u64>,
+    /// The error of the first of them; 0 where there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<i32>,
     /// Where the job was to end once it was steady.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steadystate: Option<SteadyState>,
@@ -184,6 +204,14 @@ fn direction(result: &JobResult<'_>, way: Way, group_kib: f64, plus: bool) -> Di
             latency::moments(&counts.latency)
         }
     };
+    let of_priority = |(priority, histogram): (&u16, &Histogram)| OfPriority {
+        prioclass: priority >> 13,
+        prio: priority & 0x1fff,
+        clat_ns: latency::full(histogram, &reporting.percentile_list, plus),
+    };
+    // As in fio, one priority says no more than all requests do.
+    let prios = result.by_priority[way as usize].iter().map(of_priority);
+    let prios = if prios.len() > 1 { prios.collect() } else { Vec::new() };
     let aggregate = if bandwidth_samples.samples > 0 && group_kib > 0.0 {
         (bandwidth_samples.mean * 100.0 / group_kib).min(100.0)
     } else {
@@ -202,6 +230,7 @@ fn direction(result: &JobResult<'_>, way: Way, group_kib: f64, plus: bool) -> Di
         slat_ns: Latency::default(),
         clat_ns: latency(reporting.clat_percentiles),
         lat_ns: latency(reporting.lat_percentiles),
+        prios,
         bw_min: bandwidth_samples.min,
         bw_max: bandwidth_samples.max,
         bw_agg: aggregate,
@@ -226,13 +255,14 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
     let target_ns = goal.map_or(0, |goal| goal.target.as_nanos() as u64);
     let window_us = goal.map_or(0, |goal| goal.window.as_micros() as u64);
     let [latency_ns, latency_us, latency_ms] = latency::coarse(&record.latency());
+    let first_error = result.is_tolerant.then(|| record.failed.first().map_or(0, |kind| kind.errno));
     let length_ns = record.ramp_ns.saturating_add(record.interval_ns).saturating_add(record.tail_ns);
     let ended_ns = record.started_unix_ns.saturating_add(length_ns);
     JobReport {
         jobname: result.name.clone(),
         groupid: result.group_id,
         job_start: milliseconds(record.started_unix_ns),
-        error: 0,
+        error: first_error.unwrap_or(0),
         eta: 0,
         elapsed: ended_ns.saturating_sub(info.started_unix_ns).div_ceil(1_000_000_000),
         job_options: Words(result.options.clone()),
@@ -259,6 +289,8 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
         latency_percentile: goal.map_or(100.0, |goal| goal.percentile),
         latency_window: window_us,
         latency_window_us: window_us,
+        total_err: first_error.map(|_| record.failed.iter().map(|kind| kind.count).sum()),
+        first_error,
         steadystate: result.steadiness.map(SteadyState::of),
         desc: result.description.clone(),
     }

@@ -73,8 +73,12 @@ pub(super) fn series(record: &RunRecord, way: Way) -> (Series, Series) {
 /// no other direction, and are unknown otherwise.
 fn counts(record: &RunRecord, way: Way, sample: &measure::record::Sample) -> (f64, Option<f64>) {
     let workload = &record.workload;
-    let one_size = workload.bssplit.is_empty() && workload.bs > 0;
+    let one_size = workload.has_one_size() && workload.bs > 0;
     let is_mix = matches!(workload.rw, Rw::Rw | Rw::RandRw);
+    if workload.rw.trims_and_writes() && way != Way::Read {
+        // Each block is one of each, and a sample's writes are both.
+        return (sample.write_bytes as f64 / 2.0, Some(sample.ios as f64 / 2.0));
+    }
     let bytes = match way {
         Way::Read => sample.read_bytes as f64,
         Way::Write => sample.write_bytes as f64,

@@ -2,6 +2,7 @@
 
 use bench::lies::blocks::Sampled;
 use measure::WarningCode::*;
+use measure::workload::Verify;
 use storage::extents::{self, WrittenState};
 use storage::sysfs::MapperFacts;
 
@@ -204,6 +205,24 @@ fn one_block_of_zeros_or_one_repeat_among_64_is_told() {
     assert_eq!(sampled(1, 0), [RepeatedData]);
     assert_eq!(sampled(0, 1), [RepeatedData]);
     assert_eq!(sampled(0, 0), []);
+}
+
+#[test]
+fn a_pattern_that_is_written_again_and_again_is_told() {
+    let patterned = |text: &str| {
+        let mut case = healthy().writing();
+        case.workload().buffer_pattern = Some(text.parse().expect("a pattern"));
+        case
+    };
+    assert!(patterned("0x00").message(RepeatedData).starts_with("buffer_pattern=0x00 fills each block"));
+    let mut verified = healthy().writing();
+    verified.workload().verify = Some(Verify::Md5);
+    verified.workload().verify_pattern = Some("\"abc\"".parse().expect("a pattern"));
+    assert!(verified.message(RepeatedData).starts_with("verify_pattern=\"abc\" fills each block"));
+    let mut reading = healthy();
+    reading.workload().verify = Some(Verify::Pattern);
+    reading.workload().verify_pattern = Some("1".parse().expect("a pattern"));
+    assert_eq!(reading.codes(), [], "what is read is looked at");
 }
 
 #[test]

@@ -49,6 +49,7 @@ const PLANTED: &[(WarningCode, Plant, &[WarningCode])] = &[
     (NotSteady, workload::never_settled, &[]),
     (FewBlocks, workload::few_blocks, &[SmallSet]),
     (VerifyPartial, workload::half_verified, &[]),
+    (FailedRequests, workload::lived_with, &[]),
 ];
 
 #[test]

@@ -194,6 +194,28 @@ fn sequential_requests_need_only_as_many_blocks_as_are_in_flight() {
     assert_eq!(case.codes(), [SmallSet], "one request at a time meets nobody");
 }
 
+pub(super) fn lived_with() -> Case {
+    let failed = |operation: &str, count| measure::record::FailedRequests {
+        operation: operation.to_owned(),
+        errno: 5,
+        error: "Input/output error".to_owned(),
+        count,
+        first: format!("{operation} of 4096 bytes at offset 0 of d"),
+    };
+    let mut case = healthy();
+    case.record.failed = vec![failed("read", 3), failed("write", 1)];
+    case
+}
+
+#[test]
+fn failures_that_a_job_lived_with_are_told_by_kind() {
+    assert_eq!(
+        lived_with().message(FailedRequests),
+        "4 requests failed: 3 of read (Input/output error; the first: read of 4096 bytes at offset 0 of d), \
+         1 of write (Input/output error; the first: write of 4096 bytes at offset 0 of d)"
+    );
+}
+
 pub(super) fn half_verified() -> Case {
     let mut case = healthy();
     case.known.verify_expected_blocks = Some(1000);

@@ -38,7 +38,7 @@ use crate::device::Device;
 use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
 use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, Sqe};
-use crate::usage::{Limit, raise_limit};
+use crate::usage::{IoPriority, Limit, raise_limit};
 
 const NAME: &str = "io_uring";
 /// The most entries of a submission ring (`IORING_MAX_ENTRIES`).
@@ -188,7 +188,7 @@ impl<K: Kernel> IoUring<K> {
             Sqe {
                 opcode,
                 flags,
-                ioprio: 0,
+                ioprio: if transfers { self.slots.priority(part.slot).number() } else { 0 },
                 fd,
                 off: if transfers { part.offset } else { 0 },
                 addr: if transfers { self.slots.address(&part) as u64 } else { 0 },
@@ -375,6 +375,10 @@ impl<K: Kernel> Engine for IoUring<K> {
     }
 
     answered_by_slots!();
+
+    fn set_priority(&mut self, slot: u32, priority: IoPriority) {
+        self.slots.set_priority(slot, priority);
+    }
 
     #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
