@@ -92,8 +92,10 @@ pub struct Names {
     each: u64,
     /// What was made of each, and is still there as far as is known.
     made: Mutex<Vec<Option<Made>>>,
-    /// Everything that was made is removed when this is dropped.
-    unlink: bool,
+    /// Everything that was made is removed when this is dropped: in any case as long as the run has not begun.
+    unlink: AtomicBool,
+    /// What was made for the run is removed after it.
+    unlink_afterwards: bool,
     /// The first name's directory.
     parent: PathBuf,
     /// The same, open.
@@ -102,7 +104,8 @@ pub struct Names {
 
 impl Names {
     /// Makes ready: what is to be looked up or removed is made where it is missing, and what is to be made, or removed,
-    /// must not be there. Files are made with their length and no data. `stop` is looked at before each name.
+    /// must not be there. Files are made with their length and no data. `stop` is looked at before each name. What was made
+    /// is removed again when this is dropped, unless the run has [begun](Self::begin).
     ///
     /// # Errors
     /// [`ActError`]; what was made until then is removed again.
@@ -127,8 +130,10 @@ impl Names {
         let spec = format!("{} of {} names in {}", operation.word(), paths.len(), parent.display());
         let made = Mutex::new((0..paths.len()).map(|_| None).collect());
         let parent = parent.to_owned();
-        // A run that does not begin leaves nothing behind.
-        let mut names = Self { operation, spec, paths, each, made, unlink: true, parent, directory };
+        // What is to be removed anyway is not left behind by a run that fails.
+        let unlink_afterwards = unlink || operation.is_once() && !operation.makes();
+        let unlink = AtomicBool::new(true);
+        let names = Self { operation, spec, paths, each, made, unlink, unlink_afterwards, parent, directory };
         let devices = Devices::default();
         for (number, path) in names.paths.iter().enumerate() {
             if stop.load(Ordering::Relaxed) {
@@ -136,9 +141,12 @@ impl Names {
             }
             names.make_ready(number, path, may_make, &devices)?;
         }
-        // What is to be removed anyway is not left behind by a run that fails.
-        names.unlink = unlink || operation.is_once() && !operation.makes();
         Ok(names)
+    }
+
+    /// The run begins. What was made for it is the user's, unless it is to be removed afterwards.
+    pub fn begin(&self) {
+        self.unlink.store(self.unlink_afterwards, Ordering::Relaxed);
     }
 
     fn make_ready(
@@ -187,7 +195,7 @@ impl Names {
 
     /// Remembers what a name stands for, if it is to be removed.
     fn remember(&self, number: usize, facts: impl FnOnce() -> io::Result<Metadata>) -> io::Result<()> {
-        if self.unlink {
+        if self.unlink.load(Ordering::Relaxed) {
             self.lock()[number] = Some(Made::of(&facts()?));
         }
         Ok(())
@@ -224,7 +232,7 @@ impl Names {
 
 impl Drop for Names {
     fn drop(&mut self) {
-        if self.unlink {
+        if self.unlink.load(Ordering::Relaxed) {
             let left: Vec<usize> = (0..self.paths.len()).filter(|n| self.lock()[*n].is_some()).collect();
             for number in left {
                 // What cannot be removed is still the user's to remove; the figures stand.
@@ -327,7 +335,9 @@ mod tests {
         may_make: bool,
         unlink: bool,
     ) -> Result<Names, ActError> {
-        Names::prepare(operation, paths, each, may_make, unlink, &AtomicBool::new(false))
+        let names = Names::prepare(operation, paths, each, may_make, unlink, &AtomicBool::new(false))?;
+        names.begin();
+        Ok(names)
     }
 
     fn listed(directory: &Path) -> usize {
@@ -450,6 +460,19 @@ mod tests {
         let of_stat = [paths(place.path(), 4), vec![missing]].concat();
         prepare(Operation::StatFile, of_stat, 4096, true, false).expect_err("has no directory");
         assert_eq!(listed(place.path()), 1, "what was made for a run that did not begin is removed");
+    }
+
+    #[test]
+    fn what_was_made_for_a_run_that_does_not_begin_is_removed() {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::write(place.path().join("f.1"), "mine").expect("writes");
+        let all = paths(place.path(), 3);
+        let stop = AtomicBool::new(false);
+        let names = Names::prepare(Operation::StatFile, all, 4096, true, false, &stop).expect("ready");
+        assert_eq!(listed(place.path()), 3);
+        drop(names);
+        assert_eq!(fs::read_to_string(place.path().join("f.1")).expect("stays"), "mine");
+        assert_eq!(listed(place.path()), 1);
     }
 
     #[test]

@@ -141,9 +141,11 @@ impl<'r> Bench<'r> {
             refuse_zeros: true,
             stop: Some(Arc::clone(stop)),
         };
+        let mut names = Vec::new();
         for job in request.jobs() {
             if let (Some(act), Some(fio)) = (job.act_alone(), &job.fio) {
-                bench.acts.insert(fio.first_thread, acted_on(act, job, fio, stop).map_err(Problem::from)?);
+                let device = acted_on(act, job, fio, stop, &mut names).map_err(Problem::from)?;
+                bench.acts.insert(fio.first_thread, device);
                 continue;
             }
             if !bench.targets.contains_key(job.target.as_str()) {
@@ -151,6 +153,8 @@ impl<'r> Bench<'r> {
                 bench.targets.insert(&job.target, BenchTarget::new(&job.target, options.clone())?);
             }
         }
+        // Where a later section is refused, those that earlier ones have made are removed.
+        names.iter().for_each(|names: &Arc<Names>| names.begin());
         Ok(bench)
     }
 
@@ -313,18 +317,21 @@ impl<'r> Bench<'r> {
     }
 }
 
-/// What a job works on that has no target, made ready.
+/// What a job works on that has no target, made ready. Names are put to those of earlier jobs as well.
 fn acted_on(
     act: Act,
     job: &Job,
     fio: &bench::fio::Job,
     stop: &AtomicBool,
+    made: &mut Vec<Arc<Names>>,
 ) -> Result<Arc<dyn device::Device>, ActError> {
     let workload = &job.workload;
     if let Act::Names(operation) = act {
         let (paths, may_make) = (fio.files.clone(), fio.allow_file_create);
         let names = Names::prepare(operation, paths, workload.bs, may_make, fio.unlink, stop)?;
-        return Ok(Arc::new(names));
+        let names = Arc::new(names);
+        made.push(Arc::clone(&names));
+        return Ok(names);
     }
     let size = fio.file_bytes().unwrap_or(workload.max_bs());
     let nothing = Nothing::new(act.word(), size);
