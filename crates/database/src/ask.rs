@@ -240,7 +240,8 @@ mod tests {
     #[test]
     fn a_database_with_a_page_in_memory_is_not_cold_unless_its_tier_is_memory() {
         let dataset = Dataset::new(Workload::Ptf, 100, 1).unwrap();
-        let ask = |is_in_memory| ask_cold(&mut Lingering::default(), &dataset, Query::Forward, 0, is_in_memory);
+        let ask =
+            |is_in_memory| ask_cold(&mut Lingering::default(), &dataset, Query::Forward, 0, is_in_memory);
         assert!(matches!(ask(false), Err(DatabaseError::Warm { resident_bytes: 4096, .. })));
         let asked = ask(true).unwrap();
         assert_eq!((asked.answer.rows, asked.pages), (1, None));
