@@ -504,4 +504,3 @@ fn the_picture_and_the_sample_of_the_first_page_are_what_the_commands_make() {
         assert!(printed.lines().any(|line| line.starts_with(row)), "{row}: {printed}");
     }
 }
-
