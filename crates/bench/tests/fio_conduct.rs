@@ -324,7 +324,7 @@ fn a_file_that_is_to_fill_its_file_system_takes_most_of_what_is_free() {
     let job = jobs(&text).remove(0);
     let size = job.workload.size.expect("is known beforehand");
     // Others may write meanwhile.
-    assert!(size % 65536 == 0 && size <= free && size > free / 2, "{size} of {free}");
+    assert!(size.is_multiple_of(65536) && size <= free && size > free / 2, "{size} of {free}");
     assert!(job.notes.iter().any(|note| note.contains("fio goes on until a write fails")));
     std::fs::write(&name, "there").expect("writes");
     assert!(refusal(&text).contains("does not grow"));

@@ -47,7 +47,7 @@ hint: fio's group_reporting is understood in a job file: flashwright bench JOBFI
             &["bench", "--rw=ranread"],
             "\
 error: --rw=ranread: 'ranread' is not known
-hint: did you mean randread? There are read, write, randread, randwrite, rw, randrw, trim, randtrim
+hint: did you mean randread? There are read, write, randread, randwrite, rw, randrw, trim, randtrim, trimwrite, randtrimwrite
 ",
         ),
         (

@@ -212,7 +212,7 @@ codes! {
         "Raise --runtime, or lower --size."
     FailedRequests "W-FAILED-REQUESTS" Warning
         "Requests failed, and the job was told to go on: they are in none of the figures, and not all was done that was asked for."
-        "See the kernel's log (dmesg) for the errors; without continue_on_error the first of them ends the run."
+        "See the kernel's log (dmesg) for errors of the drive; wrong blocks are not there. Without continue_on_error and ignore_error the first of them ends the run."
 }
 
 impl Serialize for WarningCode {

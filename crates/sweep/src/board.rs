@@ -129,22 +129,9 @@ impl Entry {
     /// The points of the next block: those that the screening owes, or those that may still win.
     pub fn alive(&self) -> impl Iterator<Item = u32> + '_ {
         let owed = self.screen.as_ref().and_then(Screen::owed);
-        let may_win = |s: &usize| self.screen.as_ref().is_none_or(|screen| screen.racing().contains(s));
-        let alive = self.race.alive().iter().map(|setting| self.racing[*setting]).filter(may_win);
+        let alive = self.race.alive().iter().map(|setting| self.racing[*setting]);
         let settings: Vec<usize> = owed.map_or_else(|| alive.collect(), <[usize]>::to_vec);
         settings.into_iter().map(|setting| self.contest.members[setting])
-    }
-
-    /// The points of the next block in the order in which they run, without those that are `given_up`.
-    pub fn ordered(&self, seed: u64, given_up: &dyn Fn(u32) -> bool) -> Vec<u32> {
-        let alive: BTreeSet<u32> = self.alive().filter(|point| !given_up(*point)).collect();
-        let mut points = order(&self.contest, seed, self.last_block + 1);
-        points.retain(|point| alive.contains(point));
-        let Some(screen) = &self.screen else { return points };
-        let place =
-            |id: &u32| self.contest.members.iter().position(|member| member == id).unwrap_or_default();
-        let settings = screen.alternating(points.iter().map(place).collect());
-        settings.into_iter().map(|setting| self.contest.members[setting]).collect()
     }
 
     /// Whether the race is decided; it is not while the screening lasts.

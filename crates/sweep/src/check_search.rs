@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::analysis::{AnalysisError, PointSummary, SweepData, SweepMeta, analyse};
 use crate::board::{Board, Entry};
 use crate::model::{Point, RunRow};
+use crate::plan::blocks::order;
 use crate::plan::{Margin, Plan, Protocol, Rules};
 use crate::recommend::recommend;
 use crate::search::Allowance;
@@ -244,7 +245,9 @@ pub fn screen(truth: &Truth, world: World, run_s: f64, seed: u64) -> Result<Foun
             began[at] = machine.now();
             let entry = &board.stages[stage].entries[at];
             let number = entry.last_block + 1;
-            let block = entry.ordered(seed, &|_| false);
+            let alive: Vec<u32> = entry.alive().collect();
+            let mut block = order(&entry.contest, seed, number);
+            block.retain(|point| alive.contains(point));
             let first = runs.len();
             for point in block {
                 let figure = machine.run(point as usize, run_s);

@@ -43,8 +43,8 @@ mod tests {
         assert!(keys().all(|key| all.lines().any(|line| line.starts_with(key.name))));
         assert_eq!(
             cmdhelp("readwrite").unwrap(),
-            "rw, readwrite: supported; all but `trimwrite`, `randtrimwrite` and several requests at one random offset \
-             (`randread:8`); `read:8k` skips, `read:-8k` goes backwards\n"
+            "rw, readwrite: supported; all but several requests at one random offset (`randread:8`); `read:8k` skips, \
+             `read:-8k` goes backwards\n"
         );
         assert!(cmdhelp("cgroup").unwrap().starts_with("cgroup: refused; "));
         assert_eq!(

@@ -118,7 +118,12 @@ pub(super) fn workload(record: &RunRecord) -> String {
         line += &format!(", over {}", units::bytes(size));
     }
     if let Some(verify) = w.verify {
-        line += &format!(", verified by {} ({} blocks)", verify.word(), record.verified_blocks);
+        let wrong = record.failed.iter().filter(|failed| failed.operation == "verify");
+        let wrong = match wrong.map(|failed| failed.count).sum::<u64>() {
+            0 => String::new(),
+            wrong => format!(", {wrong} of them wrong"),
+        };
+        line += &format!(", verified by {} ({} blocks{wrong})", verify.word(), record.verified_blocks);
     }
     format!("{line}; measured for {}", units::seconds(Duration::from_nanos(record.interval_ns)))
 }

@@ -5,7 +5,7 @@ pub mod documents;
 mod progress;
 pub mod search;
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -165,8 +165,10 @@ fn info(args: &InfoArgs) -> Result<(), Failure> {
 
 /// Refuses a device of which the edge list is a member.
 fn check_members(spec: &DeviceSpec, args: &BuildArgs) -> Result<(), Failure> {
-    let list = std::fs::canonicalize(&args.edges).ok();
-    let is_list = |path: &&Path| list.is_some() && std::fs::canonicalize(path).ok() == list;
+    // A file may have several names.
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let list = identity(&args.edges);
+    let is_list = |path: &&Path| list.is_some() && identity(path) == list;
     match spec.leaves().into_iter().filter_map(DeviceSpec::path).find(is_list) {
         Some(member) => {
             let output = args.output.display();

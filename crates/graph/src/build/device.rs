@@ -21,6 +21,7 @@ use storage::safety;
 use volume::VolumeError;
 
 use crate::GraphError;
+use crate::format::{self, PAGE_BYTES};
 
 /// A device that is open to have a graph built on it.
 #[derive(Debug)]
@@ -40,7 +41,9 @@ impl BuildDevice {
         if leaf_specs.iter().any(|leaf| matches!(leaf, DeviceSpec::Memory { .. })) {
             return Err(GraphError::InMemory { device: spec.to_string() });
         }
-        let direct = OpenOptions { destroy: destroy.to_vec(), as_owner: true, ..OpenOptions::writing() };
+        // Of a volume within something else nobody looks at the contents as a whole, so it is opened as any other user opens it.
+        let as_owner = matches!(spec, DeviceSpec::Volume { .. });
+        let direct = OpenOptions { destroy: destroy.to_vec(), as_owner, ..OpenOptions::writing() };
         let device = match volume::open(spec, &direct) {
             Err(VolumeError::Open(OpenError::DirectUnsupported { .. })) => {
                 volume::open(spec, &direct.clone().buffered())
@@ -59,6 +62,17 @@ impl BuildDevice {
     #[must_use]
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// Whether a graph lies on it.
+    pub(super) fn bears_graph(&self) -> Result<bool, GraphError> {
+        if self.device.size() < PAGE_BYTES {
+            return Ok(false);
+        }
+        let mut first = vec![0; PAGE_BYTES as usize];
+        let read = self.device.read_at(&mut first, 0);
+        read.map_err(|source| GraphError::io("look for a graph on", &self.name, source))?;
+        Ok(format::is_graph(&first))
     }
 
     /// What messages call it.

@@ -168,7 +168,12 @@ impl<'a> Destination<'a> {
             Self::File(path) => return FwgWriter::create(path, config),
             Self::Device(device) => device,
         };
-        let (size, needed) = (device.device().size(), config.least_bytes(entries));
+        let size = device.device().size();
+        // An earlier graph is given up only where the new one is sure to fit.
+        let needed = match device.bears_graph()? {
+            true => config.most_bytes(entries),
+            false => config.least_bytes(entries),
+        };
         if size < needed {
             return Err(GraphError::SmallDevice { device: device.name().to_owned(), size, needed });
         }

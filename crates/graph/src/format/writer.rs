@@ -44,6 +44,16 @@ impl FwgConfig {
         4 * BUFFER_BYTES as u64 + file / (PAGE_BYTES / 4)
     }
 
+    /// Bytes that a graph of so many entries takes at most: each list of a page or more begins on a page, and so does each section.
+    #[must_use]
+    pub fn most_bytes(&self, entries: u64) -> u64 {
+        let bytes = entries * IdWidth::for_vertices(self.vertices).bytes() as u64;
+        let gaps = (bytes / PAGE_BYTES).min(self.listed) * PAGE_BYTES;
+        let groups = self.listed.div_ceil(GROUP) * GROUP_BYTES;
+        let sections = 8 * PAGE_BYTES;
+        self.least_bytes(entries) + gaps + gaps / (PAGE_BYTES / 4) + groups + sections
+    }
+
     /// Bytes that a graph of so many entries takes at least: what is between lists and sections is not counted.
     #[must_use]
     pub fn least_bytes(&self, entries: u64) -> u64 {

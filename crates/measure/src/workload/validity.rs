@@ -290,7 +290,7 @@ impl Workload {
             };
         }
         if let Some(bytes) = self.verify_interval
-            && (bytes < 512 || self.bs % bytes != 0)
+            && (bytes < 512 || !self.bs.is_multiple_of(bytes))
         {
             let reason = "must divide bs, and be at least 512";
             return bad("verify_interval", units::bytes_short(bytes), reason, "try --verify_interval=512");

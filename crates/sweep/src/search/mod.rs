@@ -4,7 +4,7 @@
 //!
 //! 1. [`design`]: of each contest a fraction of the points runs, chosen so that every value of every cheap dimension
 //!    occurs about equally often, and with every value of the others (a nearly orthogonal array).
-//! 2. [`screen`]: effects of single dimensions are estimated by [`series`], and the *finalists* are the points that may be
+//! 2. [`screen`]: effects of single dimensions are estimated by [`additive`], and the *finalists* are the points that may be
 //!    the best by them.
 //! 3. The finalists race in blocks ([`measure::decide`]), which share no run with step 2.
 //!
@@ -19,7 +19,6 @@ pub mod additive;
 pub mod constructions;
 pub mod design;
 pub mod screen;
-pub mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
 
