@@ -213,3 +213,27 @@ fn a_build_on_a_device_that_was_killed_goes_on() {
     works(folder, &["bfs", "run", "stripe(chunk=16k):s0,s1", "--source", "3"]);
     assert_eq!(names(folder), ["a.el", "s0", "s1"]);
 }
+
+#[test]
+fn a_volume_within_a_stripe_is_not_given_up_with_the_stripe() {
+    let place = place();
+    let folder = place.path();
+    works(folder, &["bfs", "generate", "--scale", "6", "--output", "a.el"]);
+    for name in ["va", "vb", "c"] {
+        std::fs::File::create(folder.join(name)).and_then(|file| file.set_len(4 << 20)).expect("is made");
+    }
+    works(folder, &["volume", "create", "--name", "x", "va", "vb"]);
+    let refused = build_on(folder, "stripe(chunk=64k):c,(volume:va,vb)", &["--destroy", "c"]);
+    assert!(refused.code == 3 && refused.err.contains("volume member"), "{refused:#?}");
+}
+
+#[test]
+fn the_edge_list_is_no_member_by_any_of_its_names() {
+    let place = place();
+    let folder = place.path();
+    works(folder, &["bfs", "generate", "--scale", "6", "--output", "a.el"]);
+    std::fs::hard_link(folder.join("a.el"), folder.join("other")).expect("is made");
+    std::fs::File::create(folder.join("b")).and_then(|file| file.set_len(4 << 20)).expect("is made");
+    let refused = build_on(folder, "stripe(chunk=64k):other,b", &["--destroy", "other", "--destroy", "b"]);
+    assert!(refused.code == 2 && refused.err.contains("is the edge list"), "{refused:#?}");
+}
