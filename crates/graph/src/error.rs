@@ -46,13 +46,13 @@ pub enum GraphError {
         signature: String,
     },
     /// A device without room for the graph.
-    #[error("{}: has {}; the graph takes at least {}", device.display(), units::bytes(*size), units::bytes(*needed))]
+    #[error("{}: has {}; room is needed for {}", device.display(), units::bytes(*size), units::bytes(*needed))]
     SmallDevice {
         /// The device.
         device: PathBuf,
         /// Its size, bytes.
         size: u64,
-        /// Bytes of the graph at least.
+        /// Bytes that the graph takes at least; at most, where an earlier one lies there.
         needed: u64,
     },
     /// The file is not of the kind that the caller asked for.
