@@ -55,7 +55,7 @@ build-debug:
 ALL = build lint lab hostile slurm postgres python torch mpi cargo
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
-	@rm -rf $(NOTES); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
+	@rm -rf $(NOTES); python3 tools/tests.py space $(TARGET); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
 	python3 tools/tests.py summary $(NOTES) $(PARTS) -- $(filter-out $(PARTS),$(ALL))
 
 minutes: ## Write how long each part of the last tests took into docs/testing.md

@@ -4,11 +4,11 @@
 # reads a second, and no arm that moves further for blocks that are further apart.
 #
 #   sh examples/database-tiers.sh up DIR        make them: DIR/ram, DIR/flash and DIR/disk
-#   sh examples/database-tiers.sh run DIR …     flashwright db compare ptf on them; … are more flags
+#   sh examples/database-tiers.sh run DIR …     flashwright db compare ptf on them, or bfs bench; … are more flags
 #   sh examples/database-tiers.sh down DIR      unmake them, whatever is left of them
 #
 # DISK_IOPS and DISK_MB are requests and megabytes a second of the disk (100 and 120), MIB the size of each tier (1024). WORKLOAD is ptf
-# or bionet, ROWS its rows (500000). FLASHWRIGHT names the binary.
+# or bionet, ROWS its rows (500000), or it is bfs, on a graph of 2^SCALE vertices (18). FLASHWRIGHT names the binary.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 verb=$1
@@ -84,11 +84,21 @@ up)
     echo "$place/ram, $place/flash, $place/disk: ${DISK_IOPS:-100} requests/s, ${DISK_MB:-120} MB/s"
     ;;
 run)
+    if [ "${WORKLOAD:-ptf}" = bfs ]; then
+        flashwright=${FLASHWRIGHT:-flashwright}
+        [ -e "$place/graph.fwg" ] || {
+            "$flashwright" bfs generate --scale "${SCALE:-18}" --output "$place/graph.el"
+            "$flashwright" bfs build "$place/graph.el" --output "$place/graph.fwg"
+        }
+        exec "$flashwright" bfs bench "$place/graph.fwg" --edges "$place/graph.el" --memory 32m --keys 4 \
+            --tiers "memory=$place/ram,flash=$place/flash,disk=$place/disk" "$@"
+    fi
     exec "${FLASHWRIGHT:-flashwright}" db compare "${WORKLOAD:-ptf}" --rows "${ROWS:-500000}" \
         --tiers "ram=$place/ram,flash=$place/flash,disk=$place/disk" "$@"
     ;;
 down)
     unmake_all
+    rm -f "$place/graph.el" "$place/graph.fwg"
     ;;
 *)
     echo "$verb: is neither up, run nor down" >&2

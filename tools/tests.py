@@ -10,6 +10,7 @@
                                                      `crates` again and again for that time (30m), each round with another seed, the first
                                                      with SEED, if it is not empty; prints how to repeat the rounds that failed
     tools/tests.py minutes DIRECTORY FILE            writes the minutes of the parts that were noted into the table in FILE
+    tools/tests.py space DIRECTORY                   says so if the disk of DIRECTORY, where cargo builds, has no room for all parts
 
 A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passes. cargo shows what a passing test prints
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
@@ -27,6 +28,7 @@ import pathlib
 import platform
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +51,8 @@ PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-
 # What random tests take their cases from (.cargo/config.toml).
 SEEDS = ("PROPTEST_RNG_SEED", "FLASHWRIGHT_CRASH_SEED", "FLASHWRIGHT_TEST_SEED")
 REPEATS = os.environ.get("TESTS_REPEAT", "0") not in ("", "0")
+# What all parts leave in cargo's directory (docs/testing.md), and what tests take beside it while they run, in GiB.
+BUILT, BESIDE = 12, 6
 # Of test programs, those that are named at the end.
 SLOWEST = 10
 # Of the output of a program that failed, so many lines are printed again at the end.
@@ -268,8 +272,16 @@ def minutes(directory: pathlib.Path, file: pathlib.Path) -> int:
     return 0
 
 
+def noted(file: pathlib.Path):
+    """What a part noted; None if it never ran, or the disk had no room for its note."""
+    try:
+        return json.loads(file.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
 def summary(directory: pathlib.Path, names: list, left: list) -> int:
-    parts = {name: json.loads((directory / name).read_text()) if (directory / name).exists() else None for name in names}
+    parts = {name: noted(directory / name) for name in names}
     ran = {name: part for name, part in parts.items() if part}
     for name, part in ran.items():
         for title, lines in (("left out", part["left_out"]), ("passed only at the second attempt", part["repeated"]), ("failed", part["failures"])):
@@ -282,6 +294,7 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
         print("\nwhat took longest, in seconds")
         for seconds, program in reversed(slow):
             print(f"  {seconds:6.0f}  {program}")
+    print(f"\ndisk: {built(directory.parent):.1f} GiB in {directory.parent}, {shutil.disk_usage(directory).free / 2**30:.1f} GiB free")
     print(f"\n{'part':12}{'passed':>8}{'failed':>8}{'left out':>10}{'minutes':>9}")
     for name, part in parts.items():
         if part:
@@ -292,6 +305,21 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
     for name in left:
         print(f"not run: {name}: make test-{name}")
     return int(any(not part or part["exit"] for part in parts.values()))
+
+
+def built(directory: pathlib.Path) -> float:
+    """GiB of the disk that cargo's directory takes."""
+    return sum(file.lstat().st_blocks for file in directory.rglob("*")) * 512 / 2**30
+
+
+def space(directory: pathlib.Path) -> int:
+    """A disk that is full ends a build after minutes, with words about whatever was written at the time."""
+    found = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    free = shutil.disk_usage(found).free / 2**30
+    needed = BESIDE + max(BUILT - built(directory), 0)
+    if free < needed:
+        print(f"make test: {found} has {free:.1f} GiB free, and all parts take {needed:.0f} GiB more: what follows may end for want of room")
+    return 0
 
 
 def interrupted(number, _frame):
@@ -308,6 +336,8 @@ if __name__ == "__main__":
         case ["summary", directory, *names] if names:
             cut = names.index("--") if "--" in names else len(names)
             sys.exit(summary(pathlib.Path(directory), names[:cut], names[cut + 1:]))
+        case ["space", directory]:
+            sys.exit(space(pathlib.Path(directory)))
         case ["explore", directory, time_of, seed, *command] if command:
             sys.exit(explore(pathlib.Path(directory), time_of, seed, command))
         case ["minutes", directory, file]:

@@ -68,7 +68,7 @@ def compare(title, contenders, rounds, agree):
 
 
 def run(options):
-    folder = tempfile.mkdtemp(prefix="ratios-external-", dir=options.directory)
+    folder = tempfile.mkdtemp(prefix="ratios-external-", dir=os.path.abspath(options.directory))
     try:
         config = os.path.join(folder, "stxxl.cfg")
         with open(config, "w") as file:
@@ -84,7 +84,8 @@ def run(options):
         if not options.graph:
             print("search: not compared, --graph is needed")
         elif program := compiled("mr_bfs", folder, os.path.join(EXAMPLES, "external_search")):
-            graph, gap = options.graph, os.path.splitext(options.graph)[0] + ".sg"
+            graph = os.path.abspath(options.graph)
+            gap = os.path.splitext(graph)[0] + ".sg"
             ours = [os.path.join(EXAMPLES, "external_search"), "mr", graph, str(options.source), memory, folder]
             compare(f"mr on {os.path.basename(graph)} from {options.source} in {options.memory >> 20} MiB", {
                 "flashwright": lambda: line_of(ours, folder),

@@ -1,6 +1,6 @@
 """Breadth-first search beside GAP's in RAM, and beside a mapped file under the same limit of memory.
 
-Contenders search one Kronecker graph from the same vertices, each from an empty page cache:
+Contenders search one graph, Kronecker or road-like (`--kind grid`), from the same vertices, each from an empty page cache:
 
 - *semi*: `bfs run --algorithm semi` with a budget of `--share` of the graph, in a control group that allows no more;
 - *mapped*: a direction-optimizing search of the same lists in a mapped file (tools/gap, compiled with g++), in the same control group: what the
@@ -36,6 +36,7 @@ def arguments(parser):
     parser.add_argument("--quick", action="store_true", help="one round")
     parser.add_argument("--directory", default=".", help="where graphs go (default: the current directory)")
     parser.add_argument("--scale", type=int, default=20, help="2^N vertices (default 20)")
+    parser.add_argument("--kind", default="kronecker", choices=("kronecker", "uniform", "grid"), help="kind of graph (default kronecker)")
     parser.add_argument("--share", type=float, default=0.1, help="memory, as a share of the graph (default 0.1)")
     parser.add_argument("--heads", type=int, default=1, help="neighbours of each vertex stored apart (default 1)")
 
@@ -134,7 +135,7 @@ def made(options, folder):
     """The graph and its export."""
     path = lambda ending: os.path.join(folder, f"k.{ending}")
     bfs = lambda *words: subprocess.run([common.OURS, "bfs", *words], check=True, stdout=subprocess.DEVNULL)
-    bfs("generate", "--scale", str(options.scale), "--output", path("el"))
+    bfs("generate", "--kind", options.kind, "--scale", str(options.scale), "--output", path("el"))
     bfs("build", path("el"), "--output", path("fwg"), "--memory", "1g", "--heads", str(options.heads))
     os.remove(path("el"))
     bfs("export", path("fwg"), "--output", path("sg"), "--memory", "1g")
@@ -203,7 +204,7 @@ def show(options, graph, memory, results):
                 sys.exit(f"{name} reached {theirs['reached']} vertices, semi {ours['reached']}")
             theirs["edges"] = ours["edges"]
     size = os.path.getsize(graph) / 2**20
-    print(f"\nKronecker graph of scale {options.scale}, {size:.0f} MiB, within {memory / 2**20:.0f} MiB")
+    print(f"\n{options.kind} graph of scale {options.scale}, {size:.0f} MiB, within {memory / 2**20:.0f} MiB")
     print(f"{'':14}{'seconds':>24}{'M edges/s':>12}{'MB read':>10}")
     for name, runs in results.items():
         rate = common.median(runs, lambda run: run["edges"] / run["seconds"] / 1e6)

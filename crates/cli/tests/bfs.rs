@@ -444,8 +444,17 @@ fn a_table_is_written_where_the_name_asks_for_one() {
     built(folder);
     for algorithm in ["semi", "mr"] {
         let out = format!("{algorithm}.parquet");
-        works(folder, &["bfs", "run", "a.fwg", "--source", "3", "--algorithm", algorithm, "--output", &out]);
+        // The second time such a table is there, and is replaced as results of the other form are.
+        for source in ["5", "3"] {
+            works(folder, &["bfs", "run", "a.fwg", "--source", source, "--algorithm", algorithm, "--output", &out]);
+        }
     }
+    // Somebody's table is not, whatever its name.
+    let foreign = include_bytes!("../../graph/tests/common/edges.parquet");
+    std::fs::write(folder.join("theirs.parquet"), foreign).expect("writes");
+    let refused = run(folder, &["bfs", "run", "a.fwg", "--source", "3", "--output", "theirs.parquet"]);
+    assert_eq!(refused.code, 3, "{refused:#?}");
+    std::fs::remove_file(folder.join("theirs.parquet")).expect("removes");
     // What is in them is compared in the library's tests.
     for name in ["semi.parquet", "mr.parquet"] {
         let bytes = std::fs::read(folder.join(name)).expect("reads");

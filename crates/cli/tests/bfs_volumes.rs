@@ -239,6 +239,25 @@ fn the_edge_list_is_no_member_by_any_of_its_names() {
 }
 
 #[test]
+fn what_is_to_be_given_up_is_a_member() {
+    let place = place();
+    let folder = place.path();
+    works(folder, &["bfs", "generate", "--scale", "6", "--output", "a.el"]);
+    for name in ["c", "d", "e"] {
+        std::fs::write(folder.join(name), vec![1; 4 << 20]).expect("is made");
+    }
+    std::fs::hard_link(folder.join("d"), folder.join("d2")).expect("is made");
+    let stripe = "stripe(chunk=64k):c,d";
+    let slip = build_on(folder, stripe, &["--destroy", "c", "--destroy", "d", "--destroy", "e"]);
+    assert_eq!(
+        (slip.code, slip.err.as_str()),
+        (2, "error: --destroy=e: is no member of stripe(chunk=64k):c,d\nhint: spell it as in --output\n")
+    );
+    assert_eq!(std::fs::read(folder.join("c")).expect("is there"), vec![1; 4 << 20]);
+    assert_eq!(build_on(folder, stripe, &["--destroy", "./c", "--destroy", "d2"]).code, 0);
+}
+
+#[test]
 fn an_earlier_graph_is_kept_where_the_new_one_is_not_sure_to_fit() {
     let place = place();
     let folder = place.path();

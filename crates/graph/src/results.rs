@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use crate::format::{PAGE_BYTES, PageSums, Place, Stream, write_sums};
 use crate::{GraphError, IdWidth, VertexId};
 
-pub use self::table::TableWriter;
+pub use self::table::{TableWriter, is_results_table};
 
 const MAGIC: [u8; 8] = *b"FWBFSOUT";
 /// The version that this program writes, and the newest that it reads.

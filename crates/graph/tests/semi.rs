@@ -76,6 +76,27 @@ fn a_skewed_graph_is_searched_bottom_up_and_reads_a_fraction() {
     assert!(bytes < header.entries * 4, "{bytes} of {}", header.entries * 4);
 }
 
+/// A front moves over the map for a thousand levels, and most of its pages are those of the level before. Heads, which no such level
+/// looks at, must not take their place.
+#[test]
+fn a_road_network_is_searched_from_pages_that_are_kept() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let header = store(&path, &common::grid(512, 512), Order::Given, 2);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let index = graph.index().expect("reads");
+    let traffic = Traffic::of(&graph);
+    let lists = header.section(graph::format::SectionKind::Adjacency).length;
+    // What the search needs, and as much as the lists.
+    let needed = graph::semi::plan(&graph, &config(1)).map(|plan| plan.vertices + plan.index + plan.buffers);
+    let memory = needed.expect("fits") + lists;
+    let mut semi = Semi::new(&graph, &index, &traffic, SemiConfig { memory, ..config(1) }).expect("fits");
+    assert!(semi.plan().heads > 0 && semi.plan().total() <= memory, "{:?}", semi.plan());
+    let record = semi.search(0, &AtomicBool::new(false)).expect("searches");
+    assert_eq!((record.reached, record.levels.len()), (512 * 512, 1023));
+    assert!(traffic.bytes() < lists * 5 / 4, "{} of {lists}", traffic.bytes());
+}
+
 #[test]
 fn one_vertex_is_its_own_tree() {
     let folder = tempfile::tempdir().expect("a directory");

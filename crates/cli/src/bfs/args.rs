@@ -113,9 +113,9 @@ pub struct BuildArgs {
     /// The most memory to use; at least 32m
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
     pub memory: u64,
-    /// degree (hubs first; fewest pages for most graphs) or given (as in the input; for roads)
-    #[arg(long, value_name = "ORDER", default_value = "degree", value_parser = order)]
-    pub order: Order,
+    /// degree (hubs first), given (as in the input), or auto: given if neighbours have close numbers, as on roads
+    #[arg(long, value_name = "ORDER", default_value = "auto", value_parser = order)]
+    pub order: OrderChoice,
     /// Neighbours of each vertex that are stored apart as well, for steps that go bottom-up
     #[arg(long, value_name = "N", default_value = "1", value_parser = heads)]
     pub heads: u32,
@@ -170,10 +170,15 @@ pub struct InfoArgs {
     pub json: bool,
 }
 
-fn order(text: &str) -> Result<Order, BadValue> {
-    let words = [Order::Degree, Order::Given];
-    let unknown = || values::unknown_word(text, &words.map(Order::word));
-    words.into_iter().find(|order| order.word() == text).ok_or_else(unknown)
+/// How vertices are numbered; None if the arcs are to decide.
+#[derive(Debug, Clone, Copy)]
+pub struct OrderChoice(pub Option<Order>);
+
+fn order(text: &str) -> Result<OrderChoice, BadValue> {
+    let choices = [None, Some(Order::Degree), Some(Order::Given)];
+    let word = |choice: Option<Order>| choice.map_or("auto", Order::word);
+    let unknown = || values::unknown_word(text, &choices.map(word));
+    choices.into_iter().find(|choice| word(*choice) == text).map(OrderChoice).ok_or_else(unknown)
 }
 
 /// More than a page of heads a vertex would be a second copy of the graph.

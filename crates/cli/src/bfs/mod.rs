@@ -82,7 +82,7 @@ fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
         directed: direction(args.directed, args.undirected),
         keep_duplicates: args.keep_duplicates,
         keep_self_loops: args.keep_self_loops,
-        order: args.order,
+        order: args.order.0,
         heads: args.heads,
         scratch: args.scratch.clone(),
         threads: threads(),
@@ -163,18 +163,25 @@ fn info(args: &InfoArgs) -> Result<(), Failure> {
     show_graph(&GraphDocument::of(&args.file, graph.header(), None), args.json)
 }
 
-/// Refuses a device of which the edge list is a member.
+/// Refuses a device of which the edge list is a member, and members to be given up that are none: the slip that destroys another drive.
 fn check_members(spec: &DeviceSpec, args: &BuildArgs) -> Result<(), Failure> {
     // A file may have several names.
     let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
     let list = identity(&args.edges);
     let is_list = |path: &&Path| list.is_some() && identity(path) == list;
-    match spec.leaves().into_iter().filter_map(DeviceSpec::path).find(is_list) {
-        Some(member) => {
-            let output = args.output.display();
-            Err(Failure::invalid(format!("--output={output}: {} is the edge list", member.display()))
-                .hint("name other members"))
-        }
+    let leaves = spec.leaves();
+    let output = args.output.display();
+    if let Some(member) = leaves.iter().filter_map(|leaf| leaf.path()).find(is_list) {
+        return Err(Failure::invalid(format!("--output={output}: {} is the edge list", member.display()))
+            .hint("name other members"));
+    }
+    let names = |given: &Path, leaf: &DeviceSpec| match leaf.path() {
+        Some(path) => path == given || identity(path).is_some_and(|member| identity(given) == Some(member)),
+        None => given.to_str() == Some(&leaf.to_string()),
+    };
+    match args.destroy.iter().find(|given| !leaves.iter().any(|leaf| names(given, leaf))) {
+        Some(given) => Err(Failure::invalid(format!("--destroy={}: is no member of {output}", given.display()))
+            .hint("spell it as in --output")),
         None => Ok(()),
     }
 }

@@ -6,7 +6,8 @@
 //! 2. **Numbers.** In degree order a vertex's number follows from `degrees.el` and a count of the vertices of each degree
 //!    (`numbers`); vertices of equal degree keep the order of the input.
 //! 3. **Lists.** In degree order both ends of each arc are renumbered and the arcs sorted again; their merge goes to the
-//!    [`FwgWriter`]. In the given order the lists are those of `arcs.el`.
+//!    [`FwgWriter`]. In the given order the lists are those of `arcs.el`. Which of both it is follows from the arcs, unless it is
+//!    asked for (`order`).
 //!
 //! Renumbering looks numbers up in an array where half of the budget holds one. Otherwise the arcs are sorted by each end in turn
 //! and merged with the numbers, which takes one more sort and no memory by the number of vertices.
@@ -23,6 +24,7 @@ mod arcs;
 mod device;
 mod lists;
 mod numbers;
+mod order;
 mod work;
 
 use std::path::{Path, PathBuf};
@@ -56,8 +58,8 @@ pub struct BuildOptions {
     pub keep_duplicates: bool,
     /// Keep edges from a vertex to itself.
     pub keep_self_loops: bool,
-    /// How vertices are numbered.
-    pub order: Order,
+    /// How vertices are numbered; None if the arcs are to decide.
+    pub order: Option<Order>,
     /// Neighbours of each vertex in the heads section.
     pub heads: u32,
     /// Where the scratch file is made; None puts it beside the graph.
@@ -218,11 +220,12 @@ fn build_with<A: Arc>(
     let sorted = work.sorted()?;
     let numbers = numbers::Numbers::count(work.degrees()?)?;
     let vertices = list.header().vertices;
-    let listed = match options.order {
+    let order = options.order.map_or_else(|| order::choose(&sorted, &numbers, directed), Ok)?;
+    let listed = match order {
         Order::Degree => numbers.listed(),
         Order::Given => vertices,
     };
-    let (order, heads, input_edges) = (options.order, options.heads, list.header().edges);
+    let (heads, input_edges) = (options.heads, list.header().edges);
     let config = FwgConfig { vertices, listed, order, directed, heads, input_edges };
     let writer_bytes = config.memory_bytes(sorted.header().edges) + destination.sums_bytes(&config, &sorted);
     let rest = budget.checked_sub(writer_bytes + numbers.memory_bytes()).filter(|rest| *rest >= 8 << 20);
@@ -232,7 +235,7 @@ fn build_with<A: Arc>(
         return Err(GraphError::Memory { purpose, needed, budget: options.memory });
     };
     let mut writer = destination.writer(config, sorted.header().edges)?;
-    let array_in_memory = match options.order {
+    let array_in_memory = match order {
         Order::Given => {
             lists::write_given(&sorted, &numbers, vertices, &mut writer, steps)?;
             None
@@ -260,7 +263,7 @@ fn scratch_space<A: Arc>(
 ) -> Result<Space, GraphError> {
     let arcs = list.header().edges * if directed { 1 } else { 2 };
     let record = size_of::<A>() as u64;
-    let fits = options.order == Order::Given || lists::Plan::fits_array(options.memory - FIXED_BYTES, list);
+    let fits = options.order == Some(Order::Given) || lists::Plan::fits_array(options.memory - FIXED_BYTES, list);
     let copies = if fits { 1 } else { 2 };
     let records = arcs * copies + list.header().vertices;
     // A bound, not a need: the file grows as it is used. The last block of each run is not full.

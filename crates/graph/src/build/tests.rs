@@ -14,7 +14,7 @@ fn options(order: Order) -> BuildOptions {
         directed: None,
         keep_duplicates: false,
         keep_self_loops: false,
-        order,
+        order: Some(order),
         heads: 2,
         scratch: None,
         threads: 2,
@@ -108,6 +108,28 @@ fn lists_are_what_the_edges_say_in_every_combination_of_options() {
             assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 2, "nothing else stays");
         }
     }
+}
+
+#[test]
+fn the_order_follows_from_the_arcs_if_nobody_names_one() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let (el, fwg) = (folder.path().join("a.el"), folder.path().join("a.fwg"));
+    let order_of = |kind, directed| {
+        let spec = GraphSpec { kind, scale: 14, edge_factor: 8, seed: 3, threads: 2 };
+        generate(&spec, &el, &Steps::default()).expect("generates");
+        let options = BuildOptions { order: None, directed, ..options(Order::Degree) };
+        let list = EdgeList::open(&el).expect("opens");
+        let built = build(&list, &fwg, &options, &Steps::default()).expect("builds");
+        assert!(stored(&fwg) == expected(&list, &options), "{kind:?}");
+        built.header.order
+    };
+    assert_eq!(order_of(GraphKind::Grid, None), Order::Given);
+    // Hubs are parents, where levels go bottom-up; without hubs and without closeness one order is as good as another.
+    assert_eq!(order_of(GraphKind::Kronecker, None), Order::Degree);
+    assert_eq!(order_of(GraphKind::Uniform, None), Order::Degree);
+    // Hubs and closeness: it depends on the direction.
+    assert_eq!(order_of(GraphKind::Web, Some(true)), Order::Given);
+    assert_eq!(order_of(GraphKind::Web, Some(false)), Order::Degree);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! The source stands in the file's key-value metadata (`flashwright.bfs.source`). Rows are written in groups of
 //! [`GROUP_ROWS`], so memory does not grow with the graph.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
@@ -29,8 +31,20 @@ const GROUP_ROWS: usize = 32 << 10;
 const SCHEMA: &str = "message bfs { required int64 vertex; optional int32 level; optional int64 parent; }";
 /// What a file of the format begins with.
 const MAGIC: &[u8] = b"PAR1";
+/// The key of the fact from which vertex was searched, by which a table of results is known from other tables.
+const SOURCE: &str = "flashwright.bfs.source";
 /// What an error says could not be done with a file.
 const WRITTEN: &str = "written";
+
+/// Whether a file is a table that [`TableWriter`] wrote, so that nothing is lost but results if it is replaced.
+#[must_use]
+pub fn is_results_table(path: &Path) -> bool {
+    let facts = File::open(path).ok().and_then(|file| {
+        let reader = SerializedFileReader::new(file).ok()?;
+        reader.metadata().file_metadata().key_value_metadata().cloned()
+    });
+    facts.is_some_and(|facts| facts.iter().any(|fact| fact.key == SOURCE))
+}
 
 /// Writes a table in the order of the input's numbers.
 #[derive(Debug)]
@@ -53,7 +67,7 @@ impl TableWriter {
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         let failed = |source| GraphError::Parquet { operation: WRITTEN, path: path.to_owned(), source };
         let fact = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
-        let facts = vec![fact("flashwright.bfs.source", source.to_string())];
+        let facts = vec![fact(SOURCE, source.to_string())];
         // Neighbouring rows have little in common that a dictionary would find.
         let properties = WriterProperties::builder()
             .set_dictionary_enabled(false)

@@ -26,8 +26,10 @@ pub struct MemoryPlan {
     pub buffers: u64,
     /// The heads section, where it fits: heads are then read once, and the choice of direction is exact.
     pub heads: u64,
-    /// Pages kept for small steps.
+    /// Pages kept for small steps, as long as no heads are in memory.
     pub pool: u64,
+    /// Pages kept for small steps beside the heads.
+    pub pool_beside_heads: u64,
     /// What turning the search's tree into results takes at least, after the search has given its memory back.
     pub results: u64,
     /// How each thread reads.
@@ -38,7 +40,8 @@ impl MemoryPlan {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> u64 {
-        (self.vertices + self.index + self.buffers + self.heads + self.pool).max(self.results)
+        let spare = self.pool.max(self.heads + self.pool_beside_heads);
+        (self.vertices + self.index + self.buffers + spare).max(self.results)
     }
 
     /// What [`in_input_order`](super::in_input_order) may take of it.
@@ -75,5 +78,7 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let heads = header.section(SectionKind::Heads).length;
     let heads = if heads <= left && !header.directed { heads } else { 0 };
     let most = header.section(SectionKind::Adjacency).length.min(POOL_MOST);
-    Ok(MemoryPlan { vertices, index, buffers, heads, pool: (left - heads).min(most), results, fetch })
+    // A search that never goes bottom-up, as on roads, has the heads' place for its pages.
+    let (pool, pool_beside_heads) = (left.min(most), (left - heads).min(most));
+    Ok(MemoryPlan { vertices, index, buffers, heads, pool, pool_beside_heads, results, fetch })
 }

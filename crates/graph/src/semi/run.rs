@@ -29,16 +29,21 @@ pub(super) struct Run<'a> {
     shared: &'a Shared<'a>,
     crew: Crew<'a>,
     pool: Option<PagePool>,
+    /// The bytes that it may take beside the heads.
+    pool_beside_heads: u64,
     traffic: &'a Traffic,
-    /// Whether there are heads and memory for all of them.
+    /// Whether there are heads and memory for all of them, once they are wanted.
     is_heads_in_memory: bool,
     pub records: Vec<LevelRecord>,
 }
 
 impl<'a> Run<'a> {
     pub fn new(shared: &'a Shared<'a>, crew: Crew<'a>, plan: &MemoryPlan, traffic: &'a Traffic) -> Self {
-        let (pool, is_heads_in_memory) = (PagePool::within(plan.pool), plan.heads > 0);
-        Self { shared, crew, pool, traffic, is_heads_in_memory, records: Vec::new() }
+        let MemoryPlan { pool_beside_heads, heads, .. } = *plan;
+        let has_heads = shared.heads.get().is_some();
+        let pool = PagePool::within(if has_heads { pool_beside_heads } else { plan.pool });
+        let is_heads_in_memory = heads > 0;
+        Self { shared, crew, pool, pool_beside_heads, traffic, is_heads_in_memory, records: Vec::new() }
     }
 
     /// Searches until nothing is found; vertices reached, and neighbours in their lists.
@@ -96,8 +101,11 @@ impl<'a> Run<'a> {
     fn cheaper(&mut self, front: &Front, weight: &Weight) -> Result<Direction, GraphError> {
         let shared = self.shared;
         if shared.heads.get().is_none() {
+            // They take the place of pages. What those held is read again where it is wanted.
+            self.pool = None;
             let heads = self.crew.first.load_heads(shared.graph)?;
             shared.heads.get_or_init(|| heads);
+            self.pool = PagePool::within(self.pool_beside_heads);
         }
         self.to_bits(front);
         shared.pending_pages.store(0, Ordering::Relaxed);

@@ -75,7 +75,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
 
 /// Refuses to replace what is no file of results.
 fn check_results(output: &Path) -> Result<(), Failure> {
-    let is_one: fn(&Path) -> bool = |path| Results::open(path).is_ok();
+    let is_one: fn(&Path) -> bool = |path| Results::open(path).is_ok() || is_results_table(path);
     super::check_new_file(output, Some(("file of results", is_one)))
 }
 
