@@ -446,14 +446,21 @@ fn a_table_is_written_where_the_name_asks_for_one() {
         let out = format!("{algorithm}.parquet");
         // The second time such a table is there, and is replaced as results of the other form are.
         for source in ["5", "3"] {
-            works(folder, &["bfs", "run", "a.fwg", "--source", source, "--algorithm", algorithm, "--output", &out]);
+            works(
+                folder,
+                &["bfs", "run", "a.fwg", "--source", source, "--algorithm", algorithm, "--output", &out],
+            );
         }
     }
-    // Somebody's table is not, whatever its name.
-    let foreign = include_bytes!("../../graph/tests/common/edges.parquet");
-    std::fs::write(folder.join("theirs.parquet"), foreign).expect("writes");
+    // Somebody's table is not: this one is of the same bytes, but for the fact that says what it is.
+    let mut foreign = std::fs::read(folder.join("semi.parquet")).expect("reads");
+    let key = b"flashwright.bfs.source";
+    let at = foreign.windows(key.len()).position(|bytes| bytes == key).expect("it names its source");
+    foreign[at] = b'F';
+    std::fs::write(folder.join("theirs.parquet"), &foreign).expect("writes");
     let refused = run(folder, &["bfs", "run", "a.fwg", "--source", "3", "--output", "theirs.parquet"]);
     assert_eq!(refused.code, 3, "{refused:#?}");
+    assert_eq!(std::fs::read(folder.join("theirs.parquet")).expect("is there"), foreign);
     std::fs::remove_file(folder.join("theirs.parquet")).expect("removes");
     // What is in them is compared in the library's tests.
     for name in ["semi.parquet", "mr.parquet"] {

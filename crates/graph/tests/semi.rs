@@ -94,7 +94,8 @@ fn a_road_network_is_searched_from_pages_that_are_kept() {
     assert!(semi.plan().heads > 0 && semi.plan().total() <= memory, "{:?}", semi.plan());
     let record = semi.search(0, &AtomicBool::new(false)).expect("searches");
     assert_eq!((record.reached, record.levels.len()), (512 * 512, 1023));
-    assert!(traffic.bytes() < lists * 5 / 4, "{} of {lists}", traffic.bytes());
+    // A list that crosses from one page into the next has both read.
+    assert!(traffic.bytes() < lists * 2, "{} of {lists}: {:?}", traffic.bytes(), semi.plan());
 }
 
 #[test]

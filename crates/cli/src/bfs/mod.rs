@@ -180,8 +180,10 @@ fn check_members(spec: &DeviceSpec, args: &BuildArgs) -> Result<(), Failure> {
         None => given.to_str() == Some(&leaf.to_string()),
     };
     match args.destroy.iter().find(|given| !leaves.iter().any(|leaf| names(given, leaf))) {
-        Some(given) => Err(Failure::invalid(format!("--destroy={}: is no member of {output}", given.display()))
-            .hint("spell it as in --output")),
+        Some(given) => {
+            Err(Failure::invalid(format!("--destroy={}: is no member of {output}", given.display()))
+                .hint("spell it as in --output"))
+        }
         None => Ok(()),
     }
 }

@@ -263,7 +263,8 @@ fn scratch_space<A: Arc>(
 ) -> Result<Space, GraphError> {
     let arcs = list.header().edges * if directed { 1 } else { 2 };
     let record = size_of::<A>() as u64;
-    let fits = options.order == Some(Order::Given) || lists::Plan::fits_array(options.memory - FIXED_BYTES, list);
+    let fits =
+        options.order == Some(Order::Given) || lists::Plan::fits_array(options.memory - FIXED_BYTES, list);
     let copies = if fits { 1 } else { 2 };
     let records = arcs * copies + list.header().vertices;
     // A bound, not a need: the file grows as it is used. The last block of each run is not full.

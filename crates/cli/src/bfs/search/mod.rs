@@ -18,7 +18,7 @@ use graph::fetch::Traffic;
 use graph::forecast::{self, DriveFigures};
 use graph::format::Fwg;
 use graph::fully_external::Reached;
-use graph::results::{Results, TreeWriter};
+use graph::results::{Results, TreeWriter, is_results_table};
 use graph::semi::{Semi, SemiConfig, in_input_order, plan};
 use measure::limit::Limit;
 
