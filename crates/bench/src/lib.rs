@@ -16,6 +16,8 @@ pub mod acts;
 pub mod fio;
 pub mod ladder;
 pub mod lies;
+#[cfg(test)]
+mod namespaced;
 pub mod observe;
 pub mod payload;
 pub mod precondition;

@@ -215,7 +215,7 @@ fn fill(
     });
     let filled = Filled {
         passes,
-        request_bytes: u64::from(scratch::REQUEST),
+        request_bytes: scratch::request_bytes(&opened.device),
         written_bytes: all,
         // A drive without counters leaves nothing to compare with.
         drives: counted.collect::<Option<Vec<_>>>().unwrap_or_default(),

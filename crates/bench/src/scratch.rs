@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use storage::device::{Device, OpenError, OpenOptions, ScratchFile, space};
+use storage::device::{Device, OpenError, OpenOptions, ScratchFile, longest_request, space};
 use storage::engine::{self, Engine, EngineConfig, IoEngine, Op};
 
 use crate::payload::Payload;
 use crate::run::BenchError;
 
 /// Bytes a request when laying; large enough for any drive's full bandwidth.
-pub(crate) const REQUEST: u32 = 1 << 20;
+const REQUEST: u32 = 1 << 20;
 const DEPTH: u32 = 8;
 /// What is written to learn how fast the target takes data.
 const TRIAL: u64 = 64 << 20;
@@ -193,6 +193,11 @@ pub fn lay(
     fill(device, 0..bytes, stop, progress)
 }
 
+/// Bytes of a request that fills a part of `device`.
+pub(crate) fn request_bytes(device: &Arc<dyn Device>) -> u64 {
+    longest_request(device, u64::from(REQUEST))
+}
+
 /// The same for any part of a device; of a direct one, a part in whole blocks.
 ///
 /// # Errors
@@ -203,7 +208,8 @@ pub fn fill(
     stop: &AtomicBool,
     progress: &dyn Fn(u64, u64),
 ) -> Result<(), BenchError> {
-    let config = EngineConfig { depth: DEPTH, slot_bytes: REQUEST as usize, ..EngineConfig::default() };
+    let slot_bytes = request_bytes(device) as usize;
+    let config = EngineConfig { depth: DEPTH, slot_bytes, ..EngineConfig::default() };
     let (engine, _) = engine::open(IoEngine::Auto, device, &config)?;
     storage::on_engine!(engine, engine => write_all(engine, region, stop, progress))?;
     device.sync_data().map_err(|source| BenchError::Flush { device: device.spec().to_owned(), source })
@@ -219,11 +225,12 @@ fn write_all<E: Engine>(
     let mut payload = Payload::new(seed, 0);
     let mut idle: Vec<u32> = (0..engine.depth()).collect();
     let bytes = region.end.saturating_sub(region.start);
+    let request = engine.buffer(0).len() as u64;
     let (mut next, mut done) = (0, 0);
     while next < bytes || engine.in_flight() > 0 {
         while next < bytes && !stop.load(Ordering::Relaxed) {
             let Some(slot) = idle.pop() else { break };
-            let length = u64::from(REQUEST).min(bytes - next) as u32;
+            let length = request.min(bytes - next) as u32;
             payload.fill(&mut engine.buffer_mut(slot)[..length as usize]);
             engine.prepare(slot, Op::Write, region.start + next, length);
             next += u64::from(length);
@@ -236,7 +243,7 @@ fn write_all<E: Engine>(
         engine.reap(|slot, result| match result {
             Ok(()) => {
                 idle.push(slot);
-                done = (done + u64::from(REQUEST)).min(bytes);
+                done = (done + request).min(bytes);
             }
             Err(error) => failure = Some(error),
         });

@@ -153,6 +153,7 @@ impl BenchTarget {
         let way = Way::of(workload, workload.rw.modifies());
         let Opened { device, observer } = self.opened(way)?;
         check_write_sync(&device, workload)?;
+        check_direct(&device, workload)?;
         let mut known = Known {
             written_before_bytes: self.written_bytes,
             precondition: self.precondition.clone(),
@@ -311,6 +312,19 @@ fn check_write_sync(device: &Arc<dyn Device>, workload: &Workload) -> Result<(),
     }
 }
 
+/// Refuses to go through the page cache where commands go past it.
+fn check_direct(device: &Arc<dyn Device>, workload: &Workload) -> Result<(), BenchError> {
+    if workload.direct || device::leaves(device).iter().all(|leaf| leaf.namespace().is_none()) {
+        return Ok(());
+    }
+    Err(BenchError::Invalid(workload::InvalidWorkload {
+        option: "direct",
+        value: "0".to_owned(),
+        reason: "a namespace by its character device takes NVMe commands, which pass by the page cache",
+        hint: "write direct=1, or name the namespace's block device, such as /dev/nvme0n1",
+    }))
+}
+
 /// The devices whose regions a workload visits, each with its part of the workload and its number: one, or each of
 /// separate ones.
 fn separate_parts<'d>(
@@ -379,5 +393,23 @@ impl Target for BenchTarget {
         }
         let record = outcome.records.into_iter().next();
         record.ok_or_else(|| TargetError::Failed("the run gave no record".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_not_driven_through_the_page_cache_that_it_does_not_have() {
+        let buffered = Workload { direct: false, ..Workload::default() };
+        let namespace = crate::namespaced::namespaced(None);
+        let error = check_direct(&namespace, &buffered).expect_err("is refused");
+        assert!(error.is_about_the_request());
+        let said = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        assert!(said.contains("direct") && error.hint().expect("a hint").contains("/dev/nvme0n1"), "{said}");
+        assert!(check_direct(&namespace, &Workload::default()).is_ok());
+        let memory = device::open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing());
+        assert!(check_direct(&memory.expect("memory"), &buffered).is_ok());
     }
 }

@@ -350,7 +350,6 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("rw=randread:8", "several requests at one random offset"),
         ("rw=trimwrite\nbs=4k,4k,8k", "in one size"),
         ("rw=trimwrite\nrate_iops=9", "cannot be combined with a rate"),
-        ("ioengine=mmap", "no such engine"),
         ("verify=sha1", "not computed here"),
         ("verify=crc16", "lets wrong blocks pass"),
         ("verify=null", "checks nothing"),
@@ -373,6 +372,15 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("ioengine=libaio\ncmdprio_percentage=20\ncmdprio_bssplit=4k/10", "leave out one of the two"),
         ("ioengine=libaio\ncmdprio_bssplit=4k", "has 1 parts"),
         ("ioengine=libaio\ncmdprio_bssplit=4k/60:4k/50/1/2", "come to 110 %"),
+        ("ioengine=rados", "no such engine"),
+        ("cmd_type=nvme", "it belongs to io_uring_cmd, and the engine is psync"),
+        ("ioengine=io_uring\nwritefua=1", "it belongs to io_uring_cmd, and the engine is io_uring"),
+        ("ioengine=io_uring_cmd\ncmd_type=bsg", "NVMe namespaces only"),
+        ("ioengine=io_uring_cmd\nwrite_mode=uncor", "a write writes its data"),
+        ("ioengine=io_uring_cmd\nwrite_mode=write/40:zeroes/60", "a write writes its data"),
+        ("sqthread_poll_cpu=0", "belongs to io_uring"),
+        ("ioengine=io_uring\nsqthread_poll_cpu=x", "not the number of a CPU"),
+        ("ioengine=mmap\nrw=write\nsync=dsync", "msync(2)"),
         ("random_distribution=zoned:60/10", "do not come to 100 %"),
         ("random_distribution=zipf:x", "not a number"),
         ("random_distribution=zipf:1.2:0.5", "a centre"),
@@ -472,6 +480,33 @@ fn a_synchronous_engine_keeps_one_request_in_flight_and_says_so() {
     assert_eq!(job.notes.len(), 2, "{:?}", job.notes);
     let uring = workload("ioengine=io_uring\niodepth=8\niodepth_batch=0\niodepth_batch_complete_min=99");
     assert_eq!((uring.iodepth_batch, uring.iodepth_batch_complete_min), (8, 8));
+}
+
+#[test]
+fn commands_have_their_flags_and_pass_by_the_page_cache() {
+    use bench::run::conduct::RingConduct;
+    let text = "ioengine=io_uring_cmd\ncmd_type=nvme\niodepth=32\nhipri\nfixedbufs\nregisterfiles=1\nnonvectored=1\n\
+                write_mode=write\nsqthread_poll=1\nsqthread_poll_cpu=3\nwritefua=1\nreadfua=0";
+    let job = jobs(&format!("[a]\nfilename=/x\n{text}")).remove(0);
+    let asked = &job.workload;
+    assert_eq!((asked.ioengine, asked.iodepth, asked.direct), (IoEngine::IoUringCmd, 32, true));
+    assert!(asked.hipri && asked.sqthread_poll);
+    assert_eq!(job.conduct.ring, RingConduct { sqthread_poll_cpu: Some(3), read_fua: false });
+    assert!(asked.sync == WriteSync::Dsync && asked.makes_durable(), "W-VOLATILE-CACHE does not apply");
+    // What is off belongs to no engine.
+    workload("readfua=0\nwritefua=0");
+}
+
+#[test]
+fn a_mapping_is_the_page_cache_and_keeps_one_request_in_flight() {
+    let job = jobs("[a]\nfilename=/x\nioengine=mmap\niodepth=4\ndirect=1").remove(0);
+    assert_eq!(
+        (job.workload.ioengine, job.workload.iodepth, job.workload.direct),
+        (IoEngine::Mmap, 1, false)
+    );
+    assert_eq!(job.notes.len(), 2, "{:?}", job.notes);
+    let library = workload("ioengine=posixaio\niodepth=4\ndirect=1");
+    assert_eq!((library.ioengine, library.iodepth, library.direct), (IoEngine::Posixaio, 4, true));
 }
 
 #[test]

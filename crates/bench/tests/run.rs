@@ -83,10 +83,14 @@ fn assert_consistent(record: &RunRecord) {
 
 #[test]
 fn a_run_by_size_moves_exactly_that_many_bytes_on_every_engine() {
-    for ioengine in [IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Auto] {
+    let engines = [IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync, IoEngine::Auto];
+    for ioengine in engines.into_iter().chain([IoEngine::Posixaio, IoEngine::Mmap]) {
         for rw in [Rw::Write, Rw::RandWrite, Rw::Read, Rw::RandRead] {
             let scratch = if rw.reads() { Scratch::laid() } else { Scratch::new() };
-            let record = match run(&mut scratch.target(), &Workload { ioengine, ..workload(rw) }) {
+            // Loads and stores are made one after the other.
+            let iodepth = if ioengine == IoEngine::Mmap { 1 } else { 8 };
+            let asked = Workload { ioengine, iodepth, ..workload(rw) };
+            let record = match run(&mut scratch.target(), &asked) {
                 Ok(record) => record,
                 Err(problem) if ioengine == IoEngine::IoUring || ioengine == IoEngine::Libaio => {
                     eprintln!("SKIP {}: {problem:?}", ioengine.word());
@@ -97,6 +101,27 @@ fn a_run_by_size_moves_exactly_that_many_bytes_on_every_engine() {
             assert_eq!(record.total.read_bytes + record.total.write_bytes, 4 * MIB, "{ioengine:?} {rw:?}");
             assert_eq!(record.total.ios, 1024);
         }
+    }
+}
+
+#[test]
+fn a_mapped_file_that_is_cut_within_its_last_page_is_no_success() {
+    for (rw, fdatasync) in [(Rw::Read, 0), (Rw::RandRead, 0), (Rw::Write, 0), (Rw::Write, 1024)] {
+        let scratch = Scratch::laid();
+        let mut target = scratch.target();
+        let asked =
+            Workload { ioengine: IoEngine::Mmap, iodepth: 1, fdatasync, verify: None, ..workload(rw) };
+        let job = target.job(&asked).expect("opens");
+        let file = std::fs::OpenOptions::new().write(true).open(&scratch.path).expect("opens");
+        file.set_len(4 * MIB - 100).expect("is cut");
+        let error = bench::run::run(std::slice::from_ref(&job), RunOptions::default()).expect_err("is cut");
+        let mut causes = String::new();
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        while let Some(error) = cause {
+            causes.push_str(&format!("{error}; "));
+            cause = error.source();
+        }
+        assert!(causes.contains("was cut short to 4194204 of 4194304 bytes"), "{causes}");
     }
 }
 

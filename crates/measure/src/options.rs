@@ -307,12 +307,12 @@ options! {
     "zonerange", ValueKind::PositiveSize, Demand, REGION, Some("zonerange"), "How large a zone is [default: --zonesize]";
     "zoneskip", ValueKind::Size, Demand, REGION, Some("zoneskip"), "Bytes between two zones, which are left out";
 
-    "ioengine", word::<IoEngine>(), Choice, ENGINE, Some("ioengine"), "How the kernel is asked: auto, io_uring, libaio or psync; nbd for exports of other hosts";
+    "ioengine", word::<IoEngine>(), Choice, ENGINE, Some("ioengine"), "How the kernel is asked: auto, io_uring, libaio, posixaio, psync or mmap; io_uring_cmd for NVMe namespaces by their character devices, nbd for exports of other hosts";
     "direct", ValueKind::Switch, Choice, ENGINE, Some("direct"), "1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]";
     "iodepth_batch" also "iodepth-batch" also "iodepth_batch_submit", ValueKind::Count, Choice, ENGINE, Some("iodepth_batch"), "The most requests handed to the kernel at once";
     "iodepth_batch_complete_min" also "iodepth-batch-complete-min" also "iodepth_batch_complete", ValueKind::Count, Choice, ENGINE, Some("iodepth_batch_complete_min"), "The fewest completions to wait for at once";
-    "hipri", ValueKind::Switch, Choice, ENGINE, Some("hipri"), "1: poll the device for completions (io_uring)";
-    "sqthread_poll" also "sqthread-poll", ValueKind::Switch, Choice, ENGINE, Some("sqthread_poll"), "1: let a kernel thread submit (io_uring)";
+    "hipri", ValueKind::Switch, Choice, ENGINE, Some("hipri"), "1: poll the device for completions (io_uring, io_uring_cmd)";
+    "sqthread_poll" also "sqthread-poll", ValueKind::Switch, Choice, ENGINE, Some("sqthread_poll"), "1: let a kernel thread submit (io_uring, io_uring_cmd)";
     "latency_clock" also "latency-clock", word::<LatencyClock>(), Choice, ENGINE, None, "When the clock is read: batch (once a batch) or each (once a request)";
     "pages", word::<Pages>(), Choice, ENGINE, Some("iomem"), "The pages that buffers lie in: auto, base, thp (transparent huge) or huge (reserved)";
 

@@ -279,7 +279,7 @@ pub struct HostFacts {
 /// How requests were made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EngineFacts {
-    /// The engine that ran: `io_uring`, `libaio`, `psync`, `memory`, `nbd`.
+    /// The engine that ran: a word of `ioengine` but `auto`, or `memory`.
     pub used: String,
     /// Why not the first choice, where `auto` had to fall back.
     pub fallback: Option<String>,

@@ -133,7 +133,8 @@ fn of_space(option: &WorkloadOption, value: Option<&str>) -> String {
 
 /// Whether the engine that ran can poll.
 fn polls(workload: &Workload, record: &RunRecord) -> bool {
-    record.engine.used == "io_uring" || workload.ioengine == IoEngine::IoUring
+    matches!(record.engine.used.as_str(), "io_uring" | "io_uring_cmd")
+        || matches!(workload.ioengine, IoEngine::IoUring | IoEngine::IoUringCmd)
 }
 
 #[cfg(test)]

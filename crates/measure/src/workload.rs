@@ -573,6 +573,22 @@ mod tests {
             (Workload { iodepth: 0, ..Workload::default() }, "iodepth"),
             (Workload { time_based: true, ..Workload::default() }, "time_based"),
             (Workload { size: Some(512), ..Workload::default() }, "size"),
+            (Workload { ioengine: IoEngine::Mmap, direct: true, ..Workload::default() }, "ioengine"),
+            (
+                Workload { ioengine: IoEngine::Mmap, direct: false, iodepth: 4, ..Workload::default() },
+                "iodepth",
+            ),
+            (Workload { ioengine: IoEngine::IoUringCmd, direct: false, ..Workload::default() }, "direct"),
+            (
+                Workload {
+                    ioengine: IoEngine::Mmap,
+                    direct: false,
+                    rw: Rw::Write,
+                    sync: WriteSync::Dsync,
+                    ..Workload::default()
+                },
+                "sync",
+            ),
             (Workload { rate_iops: Some(1), rate: Some(1), ..Workload::default() }, "rate_iops"),
             (Workload { verify: Some(Verify::Xxh3), norandommap: true, ..Workload::default() }, "verify"),
             (

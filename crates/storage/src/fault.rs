@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::aio_abi::{IoEvent, Iocb};
-use crate::kernel::{Kernel, Linux};
+use crate::kernel::{AioRequest, Kernel, Linux};
 use crate::uring_abi::{self as abi, Params};
 
 /// Where a fault strikes.
@@ -42,6 +42,12 @@ pub enum Call {
     Fdatasync,
     /// fsync(2).
     Fsync,
+    /// aio_read(3), aio_write(3) or aio_fsync(3).
+    AioBegin,
+    /// aio_error(3): what is struck seems to be under way still.
+    AioResult,
+    /// aio_suspend(3).
+    AioSuspend,
     /// The result of a request, as it comes out of a completion queue.
     Completion,
 }
@@ -258,6 +264,29 @@ unsafe impl Kernel for Faulty {
     fn fsync(&self, fd: RawFd) -> io::Result<()> {
         self.check(Call::Fsync)?;
         self.noted(Call::Fsync, Linux.fsync(fd))
+    }
+
+    unsafe fn aio_begin(&self, request: AioRequest, block: *mut libc::aiocb) -> io::Result<()> {
+        self.check(Call::AioBegin)?;
+        // SAFETY: the caller's promise, passed on.
+        self.noted(Call::AioBegin, unsafe { Linux.aio_begin(request, block) })
+    }
+
+    unsafe fn aio_result(&self, block: *mut libc::aiocb) -> Option<i64> {
+        self.check(Call::AioResult).ok()?;
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.aio_result(block) }
+    }
+
+    unsafe fn aio_suspend(
+        &self,
+        list: *const *const libc::aiocb,
+        count: usize,
+        timeout: *const libc::timespec,
+    ) -> io::Result<()> {
+        self.check(Call::AioSuspend)?;
+        // SAFETY: the caller's promise, passed on.
+        unsafe { Linux.aio_suspend(list, count, timeout) }
     }
 
     fn completed(&self, result: i64) -> i64 {

@@ -4,6 +4,8 @@
 //! [`crate::fault`] can stand in it: short transfers, `EINTR`, `EAGAIN`, exhausted memory and refused
 //! set-ups are then met by the very code that meets them in production, not by a wrapper above it.
 //!
+//! The C library's asynchronous I/O stands here too: it is a kernel to who drives it.
+//!
 //! `-errno` becomes an [`io::Error`] here and nowhere else.
 
 use std::io;
@@ -11,6 +13,19 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use crate::aio_abi::{IoEvent, Iocb};
 use crate::uring_abi::Params;
+
+/// A request of the C library's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AioRequest {
+    /// aio_read(3).
+    Read,
+    /// aio_write(3).
+    Write,
+    /// aio_fsync(3) with `O_DSYNC`.
+    SyncData,
+    /// aio_fsync(3) with `O_SYNC`.
+    Sync,
+}
 
 /// The system calls of the engines. Every method is the call of that name in its man page.
 ///
@@ -91,6 +106,55 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
     fn fdatasync(&self, fd: RawFd) -> io::Result<()>;
     /// fsync(2).
     fn fsync(&self, fd: RawFd) -> io::Result<()>;
+
+    /// Hands a request to the C library.
+    ///
+    /// # Safety
+    /// The control block is not one that the library has. It and its buffer stay as they are until [`Kernel::aio_result`] has
+    /// given a result.
+    unsafe fn aio_begin(&self, request: AioRequest, block: *mut libc::aiocb) -> io::Result<()> {
+        // SAFETY: the caller promises what the calls need.
+        let result = unsafe {
+            match request {
+                AioRequest::Read => libc::aio_read(block),
+                AioRequest::Write => libc::aio_write(block),
+                AioRequest::SyncData => libc::aio_fsync(libc::O_DSYNC, block),
+                AioRequest::Sync => libc::aio_fsync(libc::O_SYNC, block),
+            }
+        };
+        checked(libc::c_long::from(result)).map(drop)
+    }
+
+    /// aio_error(3), and aio_return(3) where the request is over: bytes or `-errno`, none while it is under way.
+    ///
+    /// # Safety
+    /// The control block was handed over, and no result of it was given.
+    unsafe fn aio_result(&self, block: *mut libc::aiocb) -> Option<i64> {
+        // SAFETY: the caller promises what the call needs.
+        match unsafe { libc::aio_error(block) } {
+            libc::EINPROGRESS => None,
+            error => {
+                // SAFETY: as above, and the request is over.
+                let result = unsafe { libc::aio_return(block) };
+                Some(if error == 0 { result as i64 } else { -i64::from(error) })
+            }
+        }
+    }
+
+    /// aio_suspend(3).
+    ///
+    /// # Safety
+    /// `list` has `count` pointers to control blocks that the library has; `timeout` is null or points to a time.
+    unsafe fn aio_suspend(
+        &self,
+        list: *const *const libc::aiocb,
+        count: usize,
+        timeout: *const libc::timespec,
+    ) -> io::Result<()> {
+        // SAFETY: the caller promises what the call needs.
+        let result = unsafe { libc::aio_suspend(list, count as libc::c_int, timeout) };
+        checked(libc::c_long::from(result)).map(drop)
+    }
 
     /// The result of a request as it arrived in a completion queue. The kernel's is its last word;
     /// an injector may put another in its place.

@@ -256,7 +256,7 @@ fn huge_bytes_in(smaps: &str, address: usize) -> u64 {
 /// # Safety
 /// `base + at .. + buffer.len()` must be inside a live mapping that no Rust reference covers.
 #[cfg(target_arch = "x86_64")]
-unsafe fn copy_racing_out(base: *mut u8, at: usize, buffer: &mut [u8]) {
+pub(crate) unsafe fn copy_racing_out(base: *mut u8, at: usize, buffer: &mut [u8]) {
     // SAFETY: the caller vouches for the source, the slice for the destination.
     unsafe { copy_opaque(buffer.as_mut_ptr(), base.add(at), buffer.len()) }
 }
@@ -264,13 +264,13 @@ unsafe fn copy_racing_out(base: *mut u8, at: usize, buffer: &mut [u8]) {
 /// # Safety
 /// As for [`copy_racing_out`]; the mapping must be writable.
 #[cfg(target_arch = "x86_64")]
-unsafe fn copy_racing_in(base: *mut u8, at: usize, buffer: &[u8]) {
+pub(crate) unsafe fn copy_racing_in(base: *mut u8, at: usize, buffer: &[u8]) {
     // SAFETY: the caller vouches for the destination, the slice for the source.
     unsafe { copy_opaque(base.add(at), buffer.as_ptr(), buffer.len()) }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-use words::{copy_in as copy_racing_in, copy_out as copy_racing_out};
+pub(crate) use words::{copy_in as copy_racing_in, copy_out as copy_racing_out};
 
 /// Copies bytes with one string instruction, about which the compiler may assume nothing but that it
 /// reads and writes memory.
@@ -313,7 +313,7 @@ mod words {
     /// # Safety
     /// `base` must be a word-aligned live mapping whose length is a whole number of words, containing
     /// `at .. at + buffer.len()`, accessed by nothing but this module.
-    pub(super) unsafe fn copy_out(base: *mut u8, at: usize, buffer: &mut [u8]) {
+    pub(crate) unsafe fn copy_out(base: *mut u8, at: usize, buffer: &mut [u8]) {
         let mut done = 0;
         while done < buffer.len() {
             let (index, skip) = ((at + done) / WORD, (at + done) % WORD);
@@ -327,7 +327,7 @@ mod words {
 
     /// # Safety
     /// As for [`copy_out`]; the mapping must be writable.
-    pub(super) unsafe fn copy_in(base: *mut u8, at: usize, buffer: &[u8]) {
+    pub(crate) unsafe fn copy_in(base: *mut u8, at: usize, buffer: &[u8]) {
         let mut done = 0;
         while done < buffer.len() {
             let (index, skip) = ((at + done) / WORD, (at + done) % WORD);

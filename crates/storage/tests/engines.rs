@@ -11,7 +11,8 @@ use rig::{BLOCK, MIB, config, memory, options, scratch, seed};
 use storage::conformance::{check_device, check_engine};
 use storage::device::{Device, DeviceSpec, open};
 use storage::engine::{
-    AnyEngine, Engine, EngineConfig, IoEngine, IoUring, Libaio, MemoryCopy, Op, Psync, availability,
+    AnyEngine, Engine, EngineConfig, IoEngine, IoUring, Libaio, MemoryCopy, Mmap, Op, Posixaio, Psync,
+    RequestError, availability,
 };
 
 const SIZE: u64 = 4 * MIB;
@@ -26,6 +27,8 @@ fn check_all(device: &Arc<dyn Device>) {
     });
     check_engine(device, seed, Libaio::new);
     check_engine(device, seed, Psync::new);
+    check_engine(device, seed, Posixaio::new);
+    check_engine(device, seed, Mmap::new);
 }
 
 #[test]
@@ -192,7 +195,9 @@ fn large_requests_arrive_whole() {
         let Some(device) = scratch(&std::env::temp_dir(), 48 * MIB, direct) else { continue };
         write_and_read_back(&mut IoUring::new(Arc::clone(&device), &large).unwrap(), 4 << 20);
         write_and_read_back(&mut Libaio::new(Arc::clone(&device), &large).unwrap(), 4 << 20);
-        write_and_read_back(&mut Psync::new(device, &large).unwrap(), 4 << 20);
+        write_and_read_back(&mut Psync::new(Arc::clone(&device), &large).unwrap(), 4 << 20);
+        write_and_read_back(&mut Posixaio::new(Arc::clone(&device), &large).unwrap(), 4 << 20);
+        write_and_read_back(&mut Mmap::new(device, &large).unwrap(), 4 << 20);
     }
     let device = memory(48 * MIB);
     write_and_read_back(&mut MemoryCopy::new(device, &large).unwrap(), 4 << 20);
@@ -221,11 +226,106 @@ fn an_arena_above_a_gibibyte_is_registered_in_parts() {
 fn more_buffers_than_memory_is_an_error_that_says_how_much() {
     let config = EngineConfig { depth: 32_768, slot_bytes: 1 << 30, ..EngineConfig::default() };
     let device = rig::any_file(MIB);
-    for choice in [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync] {
+    let choices = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
+    for choice in choices.into_iter().chain([IoEngine::Posixaio, IoEngine::Mmap]) {
         let error = storage::engine::open(choice, &device, &config).expect_err("32 TiB");
         assert_eq!(error.source.kind(), std::io::ErrorKind::OutOfMemory);
         assert!(error.source.to_string().contains("32 TiB"), "{}", error.source);
     }
+}
+
+#[test]
+fn a_polling_thread_on_a_cpu_that_there_is_not_is_an_error_that_names_it() {
+    let asked = EngineConfig { sqthread_poll: true, sqthread_poll_cpu: Some(1 << 20), ..config(2) };
+    let error = IoUring::new(rig::any_file(MIB), &asked).expect_err("no machine has so many");
+    let said = error.source.to_string();
+    assert!(said.contains("sqthread_poll_cpu=1048576") || error.operation == "io_uring_setup", "{said}");
+}
+
+#[test]
+fn commands_are_for_namespaces_only() {
+    for device in [rig::any_file(MIB), memory(MIB)] {
+        let error =
+            storage::engine::open(IoEngine::IoUringCmd, &device, &config(4)).expect_err("is no namespace");
+        let said = error.source.to_string();
+        assert!(said.contains("ioengine=io_uring_cmd") && said.contains(device.spec()), "{said}");
+    }
+}
+
+/// Offsets in a file that is cut to half its length under the engine: a block before the end, one that the end divides, and
+/// one behind it.
+#[test]
+fn a_mapped_file_that_is_cut_short_ends_as_it_does_for_read_and_no_signal_ends_the_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![7; 64 * BLOCK as usize]).unwrap();
+    let spec = DeviceSpec::from(path.as_path());
+    let device = open(&spec, &storage::device::OpenOptions { destroy: vec![path.clone()], ..options(false) });
+    let mut engine = Mmap::new(device.unwrap(), &config(3)).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(u64::from(32 * BLOCK)).unwrap();
+    for op in [Op::Read, Op::Write] {
+        engine.prepare(0, op, u64::from(31 * BLOCK), BLOCK);
+        engine.prepare(1, op, u64::from(31 * BLOCK), 2 * BLOCK);
+        engine.prepare(2, op, u64::from(40 * BLOCK), BLOCK);
+        let mut endings = rig::finish(&mut engine).into_iter().map(Option::unwrap);
+        assert!(endings.next().unwrap().is_ok());
+        for transferred in [u64::from(BLOCK), 0] {
+            let failure = endings.next().unwrap().expect_err("is cut short");
+            assert!(
+                matches!(failure.cause, RequestError::Short { transferred: t } if t == transferred),
+                "{failure:?}"
+            );
+        }
+    }
+    file.set_len(u64::from(64 * BLOCK)).unwrap();
+    engine.prepare(0, Op::Read, u64::from(40 * BLOCK), BLOCK);
+    assert!(rig::finish(&mut engine)[0].as_ref().unwrap().is_ok());
+    assert!(engine.buffer(0)[..BLOCK as usize].iter().all(|byte| *byte == 0), "what has grown is zeros");
+}
+
+#[test]
+fn what_was_opened_for_reading_is_not_stored_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, vec![7; 4 * BLOCK as usize]).unwrap();
+    let device = open(&DeviceSpec::from(path.as_path()), &Default::default()).unwrap();
+    for name in ["mmap", "posixaio"] {
+        let choice = IoEngine::from_word(name).unwrap();
+        let (mut engine, _) = storage::engine::open(choice, &device, &config(2)).unwrap();
+        storage::on_engine!(&mut engine, engine => {
+            engine.prepare(0, Op::Write, 0, BLOCK);
+            engine.prepare(1, Op::Read, 0, BLOCK);
+            let endings = rig::finish(engine);
+            let refused = endings[0].as_ref().unwrap().as_ref().expect_err("is refused");
+            assert_eq!(rig::errno(refused), Some(libc::EBADF), "{name}");
+            assert!(endings[1].as_ref().unwrap().is_ok(), "{name}");
+        });
+    }
+    assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn a_mapped_file_that_is_cut_within_a_page_fails_the_next_sync_and_the_end() {
+    let device = rig::any_file(MIB);
+    rig::lay(&*device, (MIB / u64::from(BLOCK)) as u32);
+    let mut engine = Mmap::new(Arc::clone(&device), &config(1)).unwrap();
+    engine.conclude().expect("is whole");
+    let file = std::fs::File::from(device.fd().try_clone_to_owned().unwrap());
+    file.set_len(MIB - 100).unwrap();
+    let mut request = |op, offset, length| {
+        engine.prepare(0, op, offset, length);
+        rig::finish(&mut engine)[0].take().unwrap()
+    };
+    request(Op::Read, MIB - u64::from(BLOCK), BLOCK).expect("nothing says that it holds zeros");
+    for op in [Op::SyncData, Op::Sync] {
+        let RequestError::Os(error) = request(op, 0, 0).expect_err("is told").cause else { panic!("{op:?}") };
+        assert!(error.to_string().contains("was cut short"), "{error}");
+    }
+    let said = engine.conclude().expect_err("is told").source.to_string();
+    assert!(said.contains("was cut short"), "{said}");
+    file.set_len(MIB).unwrap();
+    engine.conclude().expect("is as long as it was");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use rig::{BLOCK, LONG, MIB, any_file, check_reads, config, errno, finish, lay, p
 use storage::conformance::check_engine;
 use storage::device::Device;
 use storage::engine::{
-    AnyEngine, Engine, EngineConfig, EngineError, IoEngine, IoUring, Libaio, Op, Psync, RequestError,
-    RequestFailure, availability_with_kernel, open_with_kernel,
+    AnyEngine, Engine, EngineConfig, EngineError, IoEngine, IoUring, Libaio, Mmap, Op, Posixaio, Psync,
+    RequestError, RequestFailure, availability_with_kernel, open_with_kernel,
 };
 use storage::fault::{Call, Effect, Fault, Faulty};
 
@@ -57,6 +57,12 @@ fn on_each_engine(make: impl Fn() -> Faulty, check: impl Fn(&str, &Faulty, Vec<(
     let kernel = make();
     let mut threads = Psync::with_kernel(kernel.clone(), Arc::clone(&device), &config(DEPTH)).unwrap();
     check("psync", &kernel, reads(&mut threads));
+    let kernel = make();
+    let mut library = Posixaio::with_kernel(kernel.clone(), Arc::clone(&device), &config(DEPTH)).unwrap();
+    check("posixaio", &kernel, reads(&mut library));
+    let kernel = make();
+    let mut mapped = Mmap::with_kernel(kernel.clone(), Arc::clone(&device), &config(DEPTH)).unwrap();
+    check("mmap", &kernel, reads(&mut mapped));
     // At depth 1 everything strikes the only request.
     let kernel = make();
     let mut single = Psync::with_kernel(kernel.clone(), device, &config(1)).unwrap();
@@ -566,4 +572,72 @@ fn auto_ends_where_no_engine_would_do() {
         assert!(error.source.to_string().contains(word), "{}", error.source);
         assert_eq!(error.engine, "io_uring", "the others were not tried");
     }
+}
+
+fn library(kernel: &Faulty, device: &Arc<dyn Device>) -> Posixaio<Faulty> {
+    Posixaio::with_kernel(kernel.clone(), Arc::clone(device), &config(DEPTH)).expect("opens")
+}
+
+#[test]
+fn what_the_c_library_has_no_room_for_is_handed_over_again_and_counted() {
+    let device = laid_file();
+    // With none under way, and with some.
+    for after in [0, 3] {
+        let kernel = Faulty::new([fault(Call::AioBegin, after, 5, Effect::Errno(libc::EAGAIN))]);
+        let mut engine = library(&kernel, &device);
+        assert_eq!(reads(&mut engine).len(), 0);
+        assert_eq!((kernel.fired(), engine.retries()), (5, 5), "after {after}");
+    }
+}
+
+#[test]
+fn a_c_library_that_takes_nothing_is_an_error_of_the_engine_in_the_end() {
+    let device = laid_file();
+    let kernel = failing(Call::AioBegin, libc::EAGAIN, u32::MAX);
+    let mut engine = library(&kernel, &device);
+    prepare_reads(&mut engine);
+    let started = Instant::now();
+    let error = engine.submit(1, None).expect_err("it takes nothing");
+    assert!(error.source.raw_os_error() == Some(libc::EAGAIN) && started.elapsed() < LONG, "{error:?}");
+}
+
+#[test]
+fn a_request_that_the_c_library_refuses_fails_by_itself() {
+    let device = laid_file();
+    let mut engine = library(&failing(Call::AioBegin, libc::EINVAL, 1), &device);
+    let failures = reads(&mut engine);
+    assert!(matches!(&failures[..], [(_, failure)] if errno(failure) == Some(libc::EINVAL)), "{failures:?}");
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_the_c_library_and_no_request() {
+    let device = laid_file();
+    // As if nothing were over yet, so that it is waited.
+    let begun = fault(Call::AioResult, 0, DEPTH, Effect::Errno(libc::EINPROGRESS));
+    let kernel = Faulty::new([begun, fault(Call::AioSuspend, 0, 1, Effect::Errno(libc::EINTR))]);
+    let mut engine = library(&kernel, &device);
+    prepare_reads(&mut engine);
+    engine.submit(DEPTH, None).expect("is interrupted");
+    assert_eq!(kernel.fired(), DEPTH + 1);
+    let endings = finish(&mut engine);
+    assert_eq!(check_reads(&mut engine, endings).len(), 0);
+}
+
+#[test]
+fn what_a_c_library_that_no_longer_answers_has_is_given_up_with_the_device() {
+    let device = laid_file();
+    let under_way = fault(Call::AioResult, 0, u32::MAX, Effect::Errno(libc::EINPROGRESS));
+    let kernel = Faulty::new([under_way, fault(Call::AioSuspend, 0, u32::MAX, Effect::Errno(libc::EINVAL))]);
+    let mut engine = library(&kernel, &device);
+    prepare_reads(&mut engine);
+    assert_eq!(engine.submit(1, None).expect_err("it does not answer").operation, "aio_suspend");
+    let with_engine = Arc::strong_count(&device);
+    drop(engine);
+    // Whatever keeps others out of the device stays, for the request may still be made.
+    assert_eq!(Arc::strong_count(&device), with_engine);
+    let mut healthy = library(&Faulty::new([]), &device);
+    assert_eq!(reads(&mut healthy).len(), 0);
+    let with_engine = Arc::strong_count(&device);
+    drop(healthy);
+    assert_eq!(Arc::strong_count(&device), with_engine - 1);
 }

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use storage::device::{Device, Spread, piece_of};
+use storage::device::{Device, Spread, longest_request, piece_of};
 use storage::engine::{self, AnyEngine, Engine, EngineConfig, EngineError, IoEngine, Op, RequestFailure};
 use storage::kernel::{Kernel, Linux};
 use storage::on_engine;
@@ -223,7 +223,8 @@ impl<K: Kernel + Send + Sync> Queue<K> {
         let block = u64::from(volume.block());
         let part = options.part_bytes.map_or(volume.chunk().unwrap_or(LARGEST_PART), |bytes| bytes as u64);
         // Whole blocks, or the second part of a request would begin within one.
-        let part_bytes = (part.clamp(1, LARGEST_PART) / block * block).max(block);
+        let part_bytes =
+            (part.clamp(1, longest_request(volume.device(), LARGEST_PART)) / block * block).max(block);
         let width = volume.members().len() as u32;
         let depth = options.depth.clamp(1, (MOST_SLOTS - 1) / width);
         // One more than all lanes take, for what concerns several members.

@@ -5,6 +5,7 @@
 //! [`resolve`](super::resolve).
 
 pub(super) mod acts;
+pub(super) mod commands;
 pub(super) mod conduct;
 pub(super) mod numbers;
 pub(super) mod priorities;
@@ -103,6 +104,10 @@ pub(super) struct Draft {
     pub hipri: bool,
     pub sqthread_poll: bool,
     pub fixed: bool,
+    /// The first key of `io_uring_cmd` that was given.
+    pub commands: Option<&'static str>,
+    /// Each write is on the medium when it completes.
+    pub write_fua: bool,
     pub do_verify: bool,
     pub verify_is_given: bool,
     pub verify_only: bool,
@@ -174,6 +179,8 @@ impl Default for Draft {
             hipri: false,
             sqthread_poll: false,
             fixed: false,
+            commands: None,
+            write_fua: false,
             do_verify: true,
             verify_is_given: false,
             verify_only: false,

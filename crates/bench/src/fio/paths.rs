@@ -32,6 +32,9 @@ impl Paths {
 
 /// Bytes of a file or block device; None if there is none yet, or it cannot be read.
 pub(super) fn length(path: &Path) -> Option<u64> {
+    if let Some(bytes) = storage::device::namespace_bytes(path) {
+        return Some(bytes);
+    }
     let mut file = File::open(path).ok()?;
     file.seek(SeekFrom::End(0)).ok().filter(|bytes| *bytes > 0)
 }
@@ -42,9 +45,10 @@ fn have_own_files(section: &Section, draft: &Draft) -> bool {
     !is_named && draft.workload.numjobs > 1 && draft.filename_format.contains("$jobnum")
 }
 
-/// Whether a path is that of a block device.
+/// Whether a path is that of a block device, or of an NVMe namespace by its character device.
 pub(super) fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|facts| facts.file_type().is_block_device())
+        || storage::device::namespace_bytes(path).is_some()
 }
 
 /// Refuses more names than a section may have before any is made up.
@@ -57,7 +61,7 @@ pub(super) fn too_many(section: &Section, draft: &Draft) -> Option<Problem> {
     })
 }
 
-/// fio's rules: `filename`; else a section named after a block device is that device; else a name is
+/// fio's rules: `filename`; else a section named after a block device, or a namespace, is that device; else a name is
 /// made from `filename_format`, in which `$jobnum` tells copies apart.
 pub(super) fn paths(section: &Section, draft: &Draft, numjobs: u32) -> Paths {
     let within = |name: &str| match &draft.directory {

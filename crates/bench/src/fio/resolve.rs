@@ -6,7 +6,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use measure::Workload;
-use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify};
+use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify, WriteSync};
 
 use super::acts;
 use super::draft::Draft;
@@ -326,10 +326,18 @@ fn same_proportion(read: u64, write: u64, reads: u64) -> bool {
 }
 
 fn engine(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Result<(), Fault> {
-    let is_io_uring = workload.ioengine == IoEngine::IoUring;
-    let needs_io_uring =
-        [("hipri", draft.hipri), ("sqthread_poll", draft.sqthread_poll), ("fixedbufs", draft.fixed)];
-    if let Some((option, _)) = needs_io_uring.into_iter().find(|(_, set)| *set && !is_io_uring) {
+    let is_ring = matches!(workload.ioengine, IoEngine::IoUring | IoEngine::IoUringCmd);
+    let needs_ring = [
+        ("hipri", draft.hipri),
+        ("sqthread_poll", draft.sqthread_poll),
+        ("sqthread_poll_cpu", draft.conduct.ring.sqthread_poll_cpu.is_some()),
+        ("fixedbufs", draft.fixed),
+    ];
+    if let Some(option) = draft.commands.filter(|_| workload.ioengine != IoEngine::IoUringCmd) {
+        let reason = format!("it belongs to io_uring_cmd, and the engine is {}", draft.engine_word);
+        return Err((option, Problem::new(reason, "write ioengine=io_uring_cmd, or leave it out")));
+    }
+    if let Some((option, _)) = needs_ring.into_iter().find(|(_, set)| *set && !is_ring) {
         let problem = Problem::new(
             format!("it belongs to io_uring, and the engine is {}", draft.engine_word),
             "write ioengine=io_uring, or leave it out",
@@ -343,8 +351,23 @@ fn engine(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Re
     }
     workload.hipri = draft.hipri;
     workload.sqthread_poll = draft.sqthread_poll;
-    if workload.ioengine == IoEngine::Psync {
-        if draft.engine_word != "psync" {
+    match workload.ioengine {
+        // fio opens a character device, of which direct says nothing.
+        IoEngine::IoUringCmd => {
+            workload.direct = true;
+            // The flag is what sync=dsync sets in each write here.
+            if draft.write_fua && workload.sync == WriteSync::None {
+                workload.sync = WriteSync::Dsync;
+            }
+        }
+        IoEngine::Mmap if workload.direct => {
+            notes.push("direct=1 has no effect with ioengine=mmap: a mapping is the page cache".to_owned());
+            workload.direct = false;
+        }
+        _ => {}
+    }
+    if matches!(workload.ioengine, IoEngine::Psync | IoEngine::Mmap) {
+        if workload.ioengine == IoEngine::Psync && draft.engine_word != "psync" {
             notes.push(format!(
                 "ioengine={} runs as psync: the same requests by pread(2) and pwrite(2)",
                 draft.engine_word

@@ -186,7 +186,9 @@ fn unwatched(evidence: &Evidence<'_>) -> Option<Warning> {
     }
     let target = &evidence.record.target;
     let lost = &evidence.observed.lost;
-    let message = if evidence.stack.layers.is_empty() {
+    let message = if evidence.stack.is_bypassed {
+        "NVMe commands pass by the block layer, whose counters do not have them".to_owned()
+    } else if evidence.stack.layers.is_empty() {
         let filesystem = target.filesystem.as_deref().unwrap_or("the target");
         format!("{filesystem} has no block device whose counters could be read")
     } else if lost.is_empty() && evidence.observed.silent.is_empty() {

@@ -328,6 +328,10 @@ pub(super) fn poll_unavailable(evidence: &Evidence<'_>) -> Option<Warning> {
         return None;
     }
     let deaf: Vec<&Layer> = evidence.stack.drives().filter(|drive| !drive.can_poll()).collect();
+    // Where commands are sent past the block layer, the engine has asked before it polls.
+    if record.engine.used == "io_uring_cmd" {
+        return None;
+    }
     let message = if evidence.stack.layers.is_empty() {
         "the target has no block device whose queues could be polled".to_owned()
     } else if !deaf.is_empty() {

@@ -173,7 +173,10 @@ impl Observer {
             work: activity::look(&self.sysfs, &self.subject.ours),
             lazy_init: activity::LazyInit::look(&self.sysfs, &self.subject.ours),
             heat: self.subject.sensors.iter().filter_map(heat::Sensor::read).collect(),
-            throttles: throttle::read(&self.sysfs, &self.subject.stack.layers),
+            throttles: match self.subject.stack.is_bypassed {
+                true => Vec::new(),
+                false => throttle::read(&self.sysfs, &self.subject.stack.layers),
+            },
         }
     }
 
@@ -352,7 +355,9 @@ impl Ended<'_> {
             snapshot_ns: self.cost_ns,
             ..Observed::default()
         };
-        observed.count_drives(layers, &self.observation.disks, &self.disks);
+        if !observer.subject.stack.is_bypassed {
+            observed.count_drives(layers, &self.observation.disks, &self.disks);
+        }
         observed
     }
 }
@@ -436,6 +441,19 @@ mod tests {
         assert_eq!(observed.drive_interrupts, BTreeMap::from([(0, 2)]));
         assert_eq!(observed.settings_before.changes(&observed.settings_after).len(), 1);
         assert!(observed.window_ns > 0 && observed.snapshot_ns > 0);
+    }
+
+    #[test]
+    fn what_the_block_layer_counts_and_throttles_is_not_taken_for_requests_that_pass_by_it() {
+        let (dir, mut observer) = watched(&[("sda", BEFORE)]);
+        observer.subject.stack.is_bypassed = true;
+        let observation = observer.prepare().begin();
+        put(dir.path(), "sys/class/block/sda/stat", AFTER);
+        put(dir.path(), "proc/interrupts", "  CPU0\n 35: 9 x nvme0q1\n 36: 4 x other\n");
+        let observed = observation.end().conclude();
+        assert!(observed.counted(&observer.subject().stack.layers[0]).is_none());
+        assert!(observed.drives.is_empty() && observed.lost.is_empty() && observed.silent.is_empty());
+        assert_eq!(observed.drive_interrupts, BTreeMap::from([(0, 2)]), "the drive's own are its");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Stack {
     pub in_memory: bool,
     /// The other hosts on whose exports it lies, wholly or in part, each once.
     pub hosts: Vec<String>,
+    /// Whether requests pass by the block layer, as NVMe commands do, so that what it counts, queues and throttles are others'.
+    pub is_bypassed: bool,
     /// Whether some of its bytes, and not all, lie in memory or on other hosts, which no counter here tells of.
     pub is_partly_elsewhere: bool,
     /// Of how many members the target is made; 0 where it is one device.
@@ -129,6 +131,7 @@ impl Stack {
             node_of_cpu: host::node_of_cpu(&Host::read(sysfs)),
             in_memory: false,
             hosts: Vec::new(),
+            is_bypassed: false,
             is_partly_elsewhere: false,
             members: 0,
             chunk: None,

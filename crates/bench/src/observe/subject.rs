@@ -56,6 +56,7 @@ impl Subject {
         stack.is_partly_elsewhere = leaves(device).any(is_elsewhere) && !leaves(device).all(is_elsewhere);
         stack.members = device.members().len() as u32;
         stack.chunk = device.spread().and_then(|spread| spread.chunk());
+        stack.is_bypassed = leaves(device).any(|leaf| leaf.namespace().is_some());
         let sensors = stack.drives().flat_map(|drive| {
             let device = sysfs.at_root("/sys/class/block").join(drive.name()).join("device");
             let above = stack::controllers(sysfs, drive.name());
@@ -74,6 +75,11 @@ impl Subject {
 
 /// What one device stands on.
 fn backing(sysfs: &Sysfs, device: &dyn Device) -> io::Result<Backing> {
+    if let Some(namespace) = device.namespace() {
+        let name = namespace.twin.and_then(|twin| sysfs.name(twin));
+        let block_devices = name.map_or_else(Vec::new, |name| sysfs.stack(&name));
+        return Ok(Backing { block_devices, ..Backing::default() });
+    }
     match device.kind() {
         // Its descriptor is a file in the kernel's own tmpfs, which nobody mounted.
         DeviceKind::Memory => Ok(Backing::default()),
@@ -185,4 +191,36 @@ fn is_on(sysfs: &Sysfs, mount: &Mount, devices: &BTreeSet<String>) -> bool {
     let by_number = sysfs.name(mount.device);
     let by_source = || mount.source.strip_prefix("/dev/").map(str::to_owned);
     by_number.or_else(by_source).is_some_and(|name| devices.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_commands_lies_the_namespaces_block_device_which_counts_none_of_them() {
+        let tree = tempfile::tempdir().expect("a directory");
+        let root = std::fs::canonicalize(tree.path()).expect("is there");
+        let disk = root.join("sys/devices/pci0/nvme/nvme0/nvme0n1");
+        std::fs::create_dir_all(disk.join("queue")).expect("directories");
+        for (name, text) in [("dev", "259:0"), ("size", "2048"), ("queue/write_cache", "write back")] {
+            std::fs::write(disk.join(name), text).expect("a file");
+        }
+        for link in ["sys/class/block/nvme0n1", "sys/block/nvme0n1", "sys/dev/block/259:0"] {
+            let link = root.join(link);
+            std::fs::create_dir_all(link.parent().expect("a parent")).expect("directories");
+            std::os::unix::fs::symlink(&disk, link).expect("a link");
+        }
+        let of = |twin: Option<&str>| {
+            let device = crate::namespaced::namespaced(twin.map(|number| number.parse().expect("a number")));
+            Subject::of(&Sysfs::at(&root), &*device).expect("is described")
+        };
+        let subject = of(Some("259:0"));
+        assert!(subject.stack.is_bypassed);
+        assert_eq!(subject.facts.block_devices, ["nvme0n1"]);
+        let drives: Vec<_> = subject.stack.drives().collect();
+        assert!(matches!(drives[..], [drive] if drive.has_volatile_cache()), "{drives:?}");
+        let hidden = of(None);
+        assert!(hidden.stack.is_bypassed && hidden.stack.layers.is_empty());
+    }
 }

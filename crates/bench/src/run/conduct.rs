@@ -4,7 +4,8 @@
 //! ([`super::log`]), a rate below which the run fails ([`Floor`]), an end where the figures are steady
 //! ([`super::steady`]), jobs that keep in proportion to each other ([`super::flow`]), where buffers lie, threads that
 //! compute in place of making requests ([`super::burn`]), a queue depth that is searched ([`super::search`]), priorities
-//! ([`super::priorities`]), failures that it lives with ([`super::tolerance`]), and whether what was written is read back.
+//! ([`super::priorities`]), failures that it lives with ([`super::tolerance`]), whether what was written is read back, and flags
+//! of rings and commands ([`RingConduct`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,6 +50,17 @@ pub struct Conduct {
     pub leaves_unverified: bool,
     /// How many blocks of a `verify_backlog` are read back at once; 0 for all.
     pub verify_backlog_batch: u32,
+    /// How requests are put into rings.
+    pub ring: RingConduct,
+}
+
+/// What a job file may ask of the engines `io_uring` and `io_uring_cmd` beside the workload.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RingConduct {
+    /// The CPU of the thread that submits (`sqthread_poll_cpu`).
+    pub sqthread_poll_cpu: Option<u32>,
+    /// Reads come from the medium (`readfua`).
+    pub read_fua: bool,
 }
 
 /// What a job has beside its record.

@@ -195,19 +195,20 @@ impl BenchError {
     /// Whether the request was wrong, so that nothing was tried.
     #[must_use]
     pub fn is_about_the_request(&self) -> bool {
-        matches!(
-            self,
-            Self::Invalid(_)
-                | Self::TooSmall { .. }
-                | Self::Misaligned { .. }
-                | Self::ReadOnly { .. }
-                | Self::VerifyOverlap { .. }
-                | Self::Cpus { .. }
-                | Self::Nodes { .. }
-                | Self::MemoryPolicy { .. }
-                | Self::Priority { .. }
-                | Self::NoWriteSync { .. }
-        )
+        matches!(self, Self::Engine(error) if error.misfit().is_some())
+            || matches!(
+                self,
+                Self::Invalid(_)
+                    | Self::TooSmall { .. }
+                    | Self::Misaligned { .. }
+                    | Self::ReadOnly { .. }
+                    | Self::VerifyOverlap { .. }
+                    | Self::Cpus { .. }
+                    | Self::Nodes { .. }
+                    | Self::MemoryPolicy { .. }
+                    | Self::Priority { .. }
+                    | Self::NoWriteSync { .. }
+            )
     }
 
     /// What to do about it.
@@ -250,6 +251,9 @@ impl BenchError {
 }
 
 fn engine_hint(error: &EngineError) -> Option<String> {
+    if let Some(misfit) = error.misfit() {
+        return Some(misfit.hint());
+    }
     if let Some(remote) = told_by(&error.source) {
         return remote.hint();
     }
@@ -262,6 +266,9 @@ fn engine_hint(error: &EngineError) -> Option<String> {
         ("io_uring", std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported) => Some(
             "io_uring is switched off here (kernel.io_uring_disabled, or a seccomp filter); try --ioengine=auto"
                 .into(),
+        ),
+        ("io_uring_cmd", std::io::ErrorKind::PermissionDenied) => Some(
+            "run as root: before Linux 6.2 commands take CAP_SYS_ADMIN, and later a descriptor that may write".into(),
         ),
         ("libaio", std::io::ErrorKind::WouldBlock) => Some("raise fs.aio-max-nr, or lower --iodepth".into()),
         (_, std::io::ErrorKind::OutOfMemory) => {

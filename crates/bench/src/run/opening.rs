@@ -2,14 +2,36 @@
 
 use std::sync::Arc;
 
-use measure::workload::{IoEngine, Workload};
+use measure::workload::{IoEngine, Pages, Workload, WriteSync};
 use storage::device::{Device, leaves, targets};
 use storage::engine::{self, AnyEngine, Engine, EngineConfig, EngineError, Fallback};
+use storage::pages::PageChoice;
 
+use super::conduct::RingConduct;
 use crate::payload::MADE_ANEW;
 
 /// The most slots of an engine.
 const MOST_SLOTS: u32 = 32_768;
+
+/// How a thread's engine is set up.
+pub(super) fn config(workload: &Workload, ring: &RingConduct) -> EngineConfig {
+    EngineConfig {
+        depth: workload.iodepth,
+        slot_bytes: workload.max_bs() as usize,
+        hipri: workload.hipri,
+        sqthread_poll: workload.sqthread_poll,
+        sqthread_poll_cpu: ring.sqthread_poll_cpu.filter(|_| workload.sqthread_poll),
+        read_fua: ring.read_fua,
+        // The flags of a character device's descriptor make no command durable.
+        write_fua: workload.sync != WriteSync::None,
+        pages: match workload.pages {
+            Pages::Auto => PageChoice::Auto,
+            Pages::Base => PageChoice::Base,
+            Pages::Thp => PageChoice::Transparent,
+            Pages::Huge => PageChoice::Reserved,
+        },
+    }
+}
 
 /// Opens the engine: with a slot more than the depth where the next block is to be made while others are in flight.
 pub(super) fn open(
@@ -54,7 +76,7 @@ fn open_with<T>(
 fn makes_ahead(workload: &Workload, device: &Arc<dyn Device>) -> bool {
     let large = workload.rw.writes() && workload.max_bs() > MADE_ANEW as u64;
     let by_kernel = |leaf: &Arc<dyn Device>| leaf.memory().is_none() && leaf.remote().is_none();
-    let asynchronous = workload.ioengine != IoEngine::Psync
+    let asynchronous = !matches!(workload.ioengine, IoEngine::Psync | IoEngine::Mmap)
         && leaves(device).iter().all(by_kernel)
         && !targets(device).iter().any(|target| target.verifies() || target.performs().is_some());
     large && asynchronous && !workload.is_open_loop() && workload.iodepth < MOST_SLOTS
@@ -86,11 +108,26 @@ mod tests {
             Workload { bs: 64 << 10, ..large.clone() },
             Workload { rw: Rw::Read, ..large.clone() },
             Workload { ioengine: IoEngine::Psync, ..large.clone() },
+            Workload { ioengine: IoEngine::Mmap, ..large.clone() },
             Workload { rate_iops: Some(10), ..large.clone() },
             Workload { iodepth: 32_768, ..large },
         ] {
             assert!(!makes_ahead(&other, &file), "{}", other.summary());
         }
+    }
+
+    #[test]
+    fn writes_that_are_to_be_durable_are_forced_by_a_flag_of_their_commands() {
+        let of = |sync, sqthread_poll| {
+            let workload = Workload { sync, sqthread_poll, ..Workload::default() };
+            let ring = RingConduct { sqthread_poll_cpu: Some(3), read_fua: true };
+            let config = config(&workload, &ring);
+            (config.write_fua, config.sqthread_poll_cpu)
+        };
+        assert_eq!(of(WriteSync::None, false), (false, None));
+        assert_eq!(of(WriteSync::None, true), (false, Some(3)));
+        assert_eq!(of(WriteSync::Dsync, false), (true, None));
+        assert_eq!(of(WriteSync::Sync, false), (true, None));
     }
 
     #[test]

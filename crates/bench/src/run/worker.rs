@@ -19,11 +19,10 @@ use std::time::Duration;
 use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Sequential, Uniform};
 use measure::record::FailedRequests;
-use measure::workload::{LatencyClock, Pages, RandomDistribution, Workload};
+use measure::workload::{LatencyClock, RandomDistribution, Workload};
 use storage::clock::Clock;
 use storage::device::Device;
-use storage::engine::{Engine, EngineConfig, Fallback};
-use storage::pages::PageChoice;
+use storage::engine::{Engine, Fallback};
 use storage::usage;
 
 use super::batch::Batch;
@@ -85,18 +84,7 @@ pub(super) struct Report {
 /// Runs a thread's task from opening the engine to the last completion.
 pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError> {
     let workload = &task.workload;
-    let config = EngineConfig {
-        depth: workload.iodepth,
-        slot_bytes: workload.max_bs() as usize,
-        hipri: workload.hipri,
-        sqthread_poll: workload.sqthread_poll,
-        pages: match workload.pages {
-            Pages::Auto => PageChoice::Auto,
-            Pages::Base => PageChoice::Base,
-            Pages::Thp => PageChoice::Transparent,
-            Pages::Huge => PageChoice::Reserved,
-        },
-    };
+    let config = opening::config(workload, &task.conduct.ring);
     if let Some(cpus) = &task.cpus {
         usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
     }
@@ -165,7 +153,7 @@ fn narrow_run<E: Engine, B: Blocks>(
     let requests = Reads::new(blocks, &task.workload, &task.region);
     let mut turn = Turn::new(engine, requests, task, control);
     turn.go()?;
-    Ok(turn.report(0, None))
+    turn.report(0, None)
 }
 
 fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
@@ -176,10 +164,10 @@ fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Resu
     turn.go()?;
     let verified = turn.requests.verified_blocks;
     let Some((mut check, expected)) = owed(&mut turn.requests, task, turn.engine.depth()) else {
-        return Ok(turn.report(verified, None));
+        return turn.report(verified, None);
     };
     read_back(&mut turn.engine, &mut check, control, turn.pulse, &mut turn.failures)?;
-    Ok(turn.report(verified + check.verified_blocks, Some(expected)))
+    turn.report(verified + check.verified_blocks, Some(expected))
 }
 
 /// The beginning of a request that was made ahead, in ticks.
@@ -579,9 +567,10 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         self.control.done();
     }
 
-    fn report(self, verified_blocks: u64, verify_expected: Option<u64>) -> Report {
+    fn report(mut self, verified_blocks: u64, verify_expected: Option<u64>) -> Result<Report, BenchError> {
+        self.engine.conclude()?;
         let ahead = (self.spare > 0).then(|| "blocks made ahead".to_owned());
-        Report {
+        Ok(Report {
             engine: self.task.device.performs().unwrap_or(self.engine.name()),
             features: self.engine.features().into_iter().chain(ahead).collect(),
             summary: self.tally.close(self.clock.now()),
@@ -592,7 +581,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             retries: self.engine.retries(),
             searched: self.search.map(|search| search.outcome()),
             failed: self.failures.seen,
-        }
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{CpusAllowedPolicy, RandomDistribution, Rw, SizeShare, Verify, Workload};
+use super::{CpusAllowedPolicy, IoEngine, RandomDistribution, Rw, SizeShare, Verify, Workload, WriteSync};
 
 /// A workload that contradicts itself. The message names the option and its value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +104,7 @@ impl Workload {
             let value = units::bytes_short(self.size.unwrap_or_default());
             return bad("size", value, "is smaller than one block", "raise --size or lower --bs");
         }
+        self.validate_engine()?;
         self.validate_amount()?;
         self.validate_order()?;
         self.validate_distribution()?;
@@ -127,6 +128,30 @@ impl Workload {
             return Ok(());
         };
         Err(InvalidWorkload { option: "write_bssplit", value: word_of(&self.write_bssplit), reason, hint })
+    }
+
+    /// What engines that go through the page cache, or past it, whatever is asked, cannot honour.
+    fn validate_engine(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: &str, reason, hint| {
+            Err(InvalidWorkload { option, value: value.to_owned(), reason, hint })
+        };
+        match self.ioengine {
+            IoEngine::Mmap if self.direct => {
+                bad("ioengine", "mmap", "a mapping is the page cache, and direct=1 is set", "add --direct=0")
+            }
+            IoEngine::Mmap if self.iodepth > 1 => {
+                let reason = "loads and stores are made one after the other, and ioengine=mmap is set";
+                bad("iodepth", &self.iodepth.to_string(), reason, "say --iodepth=1")
+            }
+            IoEngine::Mmap if self.sync != WriteSync::None && self.rw.writes() => {
+                let reason = "a store is durable after an msync(2) only, and not when it is made";
+                bad("sync", self.sync.word(), reason, "say --fdatasync=1 or --fsync=1")
+            }
+            IoEngine::IoUringCmd if !self.direct => {
+                bad("direct", "0", "NVMe commands pass by the page cache", "leave it out with io_uring_cmd")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What can be said of CPUs without looking at the machine.

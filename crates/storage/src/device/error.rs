@@ -87,6 +87,14 @@ pub enum OpenError {
     /// The device is in use, or bears data.
     #[error(transparent)]
     InUse(#[from] Refusal),
+    /// What uses a namespace cannot be found out.
+    #[error("refusing to write to {}: {why}, so what uses the namespace cannot be told", path.display())]
+    Unguarded {
+        /// The character device of the namespace.
+        path: PathBuf,
+        /// What is wrong with its block device.
+        why: String,
+    },
     /// Reading would measure memory, not the medium.
     #[error("{}: {state} in the {} from {offset} on were never written, so reading them measures nothing", path.display(), units::bytes(*length))]
     Unwritten {
@@ -152,7 +160,10 @@ impl OpenError {
             Self::Remote(
                 RemoteError::ReadOnly { .. } | RemoteError::NotShared { .. } | RemoteError::TooSmall { .. },
             ) => ErrorClass::Invalid,
-            Self::WouldOverwrite { .. } | Self::InUse(_) | Self::Unwritten { .. } => ErrorClass::Refused,
+            Self::WouldOverwrite { .. }
+            | Self::InUse(_)
+            | Self::Unguarded { .. }
+            | Self::Unwritten { .. } => ErrorClass::Refused,
             Self::NotEnoughMemory { .. }
             | Self::NoSpace { .. }
             | Self::Denied { .. }
@@ -176,7 +187,7 @@ impl OpenError {
                 format!("name a file in it: file:{}/scratch?size=1g", path.display())
             }
             Self::NotATarget { .. } => {
-                "name a regular file, a block device such as /dev/nvme0n1, or mem:1g".to_owned()
+                "name a regular file, a block device such as /dev/nvme0n1, an NVMe namespace such as /dev/ng0n1, or mem:1g".to_owned()
             }
             Self::TooSmall { path, .. } if path.starts_with("/dev") => "name another target".to_owned(),
             Self::TooSmall { path, .. } => {
@@ -196,6 +207,9 @@ impl OpenError {
                 path.display()
             ),
             Self::InUse(refusal) => return refusal.hint(),
+            Self::Unguarded { .. } => {
+                "write to the namespace's block device, such as /dev/nvme0n1, or only read".to_owned()
+            }
             Self::Remote(error) => return error.hint(),
             Self::Unwritten { .. } => {
                 "write the whole region first (--rw=write --bs=1m --time_based=0), or add --allow-unwritten to measure it anyway"

@@ -1,4 +1,4 @@
-//! One [`Device`] for files, block devices, memory and exports of other hosts.
+//! One [`Device`] for files, block devices, NVMe namespaces, memory and exports of other hosts.
 //!
 //! [`open`] turns a [`DeviceSpec`] into a device. What it hands out keeps three promises: the bounds and
 //! alignment in [`Geometry`] are what the kernel will accept; a device that is
@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod mark;
 mod memory_device;
+mod namespace;
 mod open;
 mod options;
 mod scratch;
@@ -32,6 +33,7 @@ pub use error::{ErrorClass, OpenError};
 pub use mark::{keep_contents, was_laid};
 pub(crate) use memory_device::available_memory;
 pub use memory_device::open_memory;
+pub use namespace::{Namespace, longest_request, namespace_bytes};
 pub use open::{check_written, open};
 pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions, WriteSync};
@@ -45,7 +47,7 @@ pub use zeroes::ZeroOptions;
 pub enum DeviceKind {
     /// A regular file on a mounted file system.
     File,
-    /// A block device.
+    /// A block device; an NVMe namespace, by its character device as well.
     Block,
     /// Memory of this process.
     Memory,
@@ -119,6 +121,15 @@ pub trait Device: Send + Sync + Debug {
     }
     /// The export, where the device is one of another host; engines then send requests instead of asking the kernel.
     fn remote(&self) -> Option<&Arc<crate::remote::Remote>> {
+        None
+    }
+    /// The namespace, where the device takes NVMe commands; its descriptor takes nothing else.
+    fn namespace(&self) -> Option<&Namespace> {
+        None
+    }
+    /// The descriptor by which others are kept out, where that is not [`fd`](Device::fd). Who sends requests holds it
+    /// open until the last of them is over, also should this process end before.
+    fn claim(&self) -> Option<BorrowedFd<'_>> {
         None
     }
     /// Where its bytes lie, where it is made of others.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use nbd::uri::Uri;
 
 use super::{
-    Access, Device, DeviceKind, DeviceSpec, OpenError, OpenOptions, block, file, memory_device, sys,
+    Access, Device, DeviceKind, DeviceSpec, OpenError, OpenOptions, block, file, memory_device, namespace,
+    sys,
 };
 use crate::extents::{Evidence, WrittenState, written_state};
 use crate::remote::NbdDevice;
@@ -68,6 +69,9 @@ fn open_path(
             return Ok(Arc::new(file::open_existing(text, path, &status, size, options)?));
         }
         libc::S_IFBLK => return Ok(Arc::new(block::open(text, path, &status, size, options)?)),
+        libc::S_IFCHR if namespace::is_namespace(&status) => {
+            return Ok(Arc::new(namespace::open(text, path, &status, size, options)?));
+        }
         libc::S_IFDIR => "a directory",
         libc::S_IFIFO => "a FIFO",
         libc::S_IFSOCK => "a socket",

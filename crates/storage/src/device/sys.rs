@@ -18,6 +18,8 @@ const fn block_ioctl(number: u8) -> libc::Ioctl {
 
 /// linux/fs.h: `_IO(0x12, 94)`, whether the device is read-only.
 const BLKROGET: libc::Ioctl = block_ioctl(94);
+/// linux/fs.h: `_IO(0x12, 97)`, write back and forget cached pages.
+const BLKFLSBUF: libc::Ioctl = block_ioctl(97);
 /// linux/fs.h: `_IO(0x12, 119)`, discard a range.
 const BLKDISCARD: libc::Ioctl = block_ioctl(119);
 
@@ -163,6 +165,13 @@ pub fn loop_backing(fd: BorrowedFd<'_>) -> io::Result<LoopBacking> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) })?;
     let [device, inode, _, offset_bytes, ..] = info;
     Ok(LoopBacking { device, inode, offset_bytes })
+}
+
+/// Writes back and forgets what the page cache has of a block device (BLKFLSBUF).
+pub(crate) fn forget_pages(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: BLKFLSBUF takes no argument.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKFLSBUF, 0) })?;
+    Ok(())
 }
 
 /// BLKDISCARD.
@@ -430,6 +439,7 @@ mod tests {
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             assert_eq!(BLKROGET, 0x125e);
             assert_eq!(BLKDISCARD, 0x1277);
+            assert_eq!(BLKFLSBUF, 0x1261);
         }
     }
 

@@ -3,7 +3,8 @@
 //! `auto` tries io_uring, then libaio, then psync, by really opening each: what a container, a
 //! seccomp filter or `kernel.io_uring_disabled` forbids shows only then. The reason for each step
 //! down is kept for the record. A memory device is copied to and from directly, an export of another host is driven
-//! over its connections, and a device that verifies what it reads, or whose requests move no data, by plain calls, which nothing forbids.
+//! over its connections, a namespace that takes NVMe commands by those, and a device that verifies what it reads, or whose
+//! requests move no data, by plain calls, which nothing forbids.
 //!
 //! Two kinds of error end the search, because no other engine would mend them: a configuration that is
 //! wrong, and memory for the buffers that cannot be had.
@@ -12,7 +13,9 @@ use std::io;
 use std::sync::Arc;
 
 use super::slots::{CONFIGURE, MAP_BUFFERS};
-use super::{Engine, EngineConfig, EngineError, IoUring, Libaio, MemoryCopy, Nbd, Psync};
+use super::{
+    Engine, EngineConfig, EngineError, IoUring, IoUringCmd, Libaio, MemoryCopy, Mmap, Nbd, Posixaio, Psync,
+};
 use base::IoEngine;
 
 use crate::device::{Device, is_called, leaves, targets};
@@ -24,8 +27,14 @@ use crate::uring_abi::Params;
 pub enum AnyEngine<K: Kernel + Send + Sync = Linux> {
     /// io_uring(7).
     IoUring(IoUring<K>),
+    /// NVMe commands in a ring.
+    IoUringCmd(IoUringCmd<K>),
     /// Native asynchronous I/O.
     Libaio(Libaio<K>),
+    /// The C library's asynchronous I/O.
+    Posixaio(Posixaio<K>),
+    /// Loads and stores.
+    Mmap(Mmap<K>),
     /// Plain calls.
     Psync(Psync<K>),
     /// Copying.
@@ -41,6 +50,9 @@ macro_rules! on_engine {
     ($engine:expr, $name:pat => $value:expr) => {
         match $engine {
             $crate::engine::AnyEngine::IoUring($name) => $value,
+            $crate::engine::AnyEngine::IoUringCmd($name) => $value,
+            $crate::engine::AnyEngine::Posixaio($name) => $value,
+            $crate::engine::AnyEngine::Mmap($name) => $value,
             $crate::engine::AnyEngine::Libaio($name) => $value,
             $crate::engine::AnyEngine::Psync($name) => $value,
             $crate::engine::AnyEngine::Memory($name) => $value,
@@ -87,12 +99,28 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         || IoUring::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::IoUring);
     let libaio = || Libaio::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::Libaio);
     let psync = || Psync::with_kernel(kernel.clone(), Arc::clone(device), config).map(AnyEngine::Psync);
+    let commands = || {
+        IoUringCmd::of_commands_with_kernel(kernel.clone(), Arc::clone(device), config)
+            .map(AnyEngine::IoUringCmd)
+    };
     match choice {
         IoEngine::IoUring => Ok((io_uring()?, None)),
+        IoEngine::IoUringCmd => Ok((commands()?, None)),
         IoEngine::Libaio => Ok((libaio()?, None)),
+        IoEngine::Posixaio => {
+            let engine = Posixaio::with_kernel(kernel.clone(), Arc::clone(device), config)?;
+            Ok((AnyEngine::Posixaio(engine), None))
+        }
+        IoEngine::Mmap => {
+            let engine = Mmap::with_kernel(kernel.clone(), Arc::clone(device), config)?;
+            Ok((AnyEngine::Mmap(engine), None))
+        }
         IoEngine::Psync => Ok((psync()?, None)),
         IoEngine::Nbd => Ok((AnyEngine::Nbd(Nbd::new(Arc::clone(device), config)?), None)),
         IoEngine::Auto if targets(device).iter().any(|target| is_called(&**target)) => Ok((psync()?, None)),
+        IoEngine::Auto if leaves(device).iter().all(|member| member.namespace().is_some()) => {
+            Ok((commands()?, None))
+        }
         IoEngine::Auto if leaves(device).iter().all(|member| member.memory().is_some()) => {
             Ok((AnyEngine::Memory(MemoryCopy::new(Arc::clone(device), config)?), None))
         }
@@ -154,7 +182,7 @@ fn why_no_libaio(error: &EngineError) -> String {
     format!("libaio: {reason}")
 }
 
-/// For each engine whether this process may use it, and if not, why.
+/// For each engine that `auto` tries whether this process may use it, and if not, why.
 pub fn availability() -> [(&'static str, Result<(), String>); 3] {
     availability_with_kernel(&Linux)
 }

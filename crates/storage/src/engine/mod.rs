@@ -22,8 +22,11 @@
 mod auto;
 mod copy;
 mod libaio;
+mod misfit;
+mod mmap;
 mod nbd;
 mod parts;
+mod posixaio;
 mod psync;
 mod slots;
 pub(crate) mod uring;
@@ -37,9 +40,13 @@ pub use base::IoEngine;
 pub use auto::{AnyEngine, Fallback, availability, availability_with_kernel, open, open_with_kernel};
 pub use copy::MemoryCopy;
 pub use libaio::Libaio;
+pub use misfit::Misfit;
+pub use mmap::Mmap;
 pub use nbd::Nbd;
+pub use posixaio::Posixaio;
 pub use psync::Psync;
 pub use uring::IoUring;
+pub use uring::commands::IoUringCmd;
 
 use crate::device::Device;
 use crate::pages::PageChoice;
@@ -93,11 +100,17 @@ pub struct EngineConfig {
     pub depth: u32,
     /// Bytes that each slot's buffer holds.
     pub slot_bytes: usize,
-    /// Poll the device for completions instead of taking interrupts (io_uring only; the other engines
-    /// take no notice of it).
+    /// Poll the device for completions instead of taking interrupts (io_uring and io_uring_cmd only; the other
+    /// engines take no notice of it).
     pub hipri: bool,
-    /// Let a kernel thread submit (io_uring only; the other engines take no notice of it).
+    /// Let a kernel thread submit (io_uring and io_uring_cmd only; the other engines take no notice of it).
     pub sqthread_poll: bool,
+    /// The CPU that this thread is bound to.
+    pub sqthread_poll_cpu: Option<u32>,
+    /// Read from the medium, past the drive's cache (io_uring_cmd only).
+    pub read_fua: bool,
+    /// Have each write on the medium when it completes (io_uring_cmd only).
+    pub write_fua: bool,
     /// The pages that buffers lie in.
     pub pages: PageChoice,
 }
@@ -105,7 +118,16 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     /// One request of 4 KiB at a time.
     fn default() -> Self {
-        Self { depth: 1, slot_bytes: 4096, hipri: false, sqthread_poll: false, pages: PageChoice::Auto }
+        Self {
+            depth: 1,
+            slot_bytes: 4096,
+            hipri: false,
+            sqthread_poll: false,
+            sqthread_poll_cpu: None,
+            read_fua: false,
+            write_fua: false,
+            pages: PageChoice::Auto,
+        }
     }
 }
 
@@ -174,7 +196,7 @@ impl RequestError {
 #[derive(Debug, thiserror::Error)]
 #[error("{engine}: {operation}")]
 pub struct EngineError {
-    /// `io_uring`, `libaio`, `psync`, `memory`, `nbd`.
+    /// The engine's [name](Engine::name).
     pub engine: &'static str,
     /// The call that failed.
     pub operation: &'static str,
@@ -185,7 +207,7 @@ pub struct EngineError {
 
 /// See the module's argument.
 pub trait Engine {
-    /// The word a user types: `io_uring`, `libaio`, `psync`, `nbd`; `memory` for plain copying.
+    /// The word a user types ([`IoEngine`]); `memory` for plain copying.
     fn name(&self) -> &'static str;
 
     /// What is in use, for the record: `fixed buffers`, `huge pages`, ….
@@ -257,6 +279,15 @@ pub trait Engine {
     /// The kernel's, where the engine cannot be made to tell.
     fn completion_fd(&mut self) -> std::io::Result<Option<BorrowedFd<'_>>> {
         Ok(None)
+    }
+
+    /// Looks once more whether what was done can be trusted, for callers that are through with their requests.
+    ///
+    /// # Errors
+    /// [`EngineError`] where requests may have been done that moved nothing: [`Mmap`] does not see at each of them that a
+    /// file has been cut short.
+    fn conclude(&mut self) -> Result<(), EngineError> {
+        Ok(())
     }
 
     /// Passes every finished slot to `on_complete` and makes it idle. Returns how many there were.

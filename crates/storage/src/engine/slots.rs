@@ -133,6 +133,7 @@ impl Slots {
     ) -> Result<Self, EngineError> {
         check(engine, config)?;
         check_verifying(engine, &device)?;
+        super::misfit::check(engine, &device, config)?;
         let geometry = device.geometry();
         let alignment = geometry.memory_alignment.max(geometry.logical_block).max(512) as usize;
         let arena =
@@ -445,9 +446,11 @@ impl Slots {
         }
     }
 
-    /// Gives the buffers up for ever, because the kernel may still write to them.
+    /// Gives the buffers up for ever, because the kernel may still write to them, and leaves the device open, so that what
+    /// keeps others out of it stays.
     pub fn leak(&mut self) {
         std::mem::forget(self.arena.take());
+        std::mem::forget(Arc::clone(&self.device));
     }
 }
 

@@ -6,7 +6,8 @@
 //!   a btrfs with several devices, or as the log of another;
 //! - **swapped to**;
 //! - **held**: by md, dm, bcache (sysfs `holders`), or as what is behind a loop device;
-//! - **open elsewhere**: for writing by another process, or exclusively by anyone (`O_EXCL`);
+//! - **open elsewhere**: for writing by another process, by the character device of its namespace as well, or exclusively
+//!   by anyone (`O_EXCL`);
 //! - **signed**: a known file system, partition table, RAID member or other label lies on it.
 //!
 //! The first four are facts about now, and nothing lifts them. A signature is a fact about the past;

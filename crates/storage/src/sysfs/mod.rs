@@ -13,6 +13,7 @@ mod caches;
 mod device;
 mod links;
 mod mounts;
+mod namespace;
 mod queue;
 mod stack;
 
@@ -31,6 +32,9 @@ pub use device::{BlockDevice, LoopFacts, MapperFacts, RaidFacts};
 pub use links::PcieLink;
 pub(crate) use mounts::unescape;
 pub use mounts::{Mount, parse_mountinfo};
+#[cfg(test)]
+pub(crate) use namespace::tests as namespace_tests;
+pub(crate) use namespace::{NoTwin, block_device_of, characters_of, is_namespace};
 pub use queue::QueueFacts;
 pub use stack::BTRFS_CHUNK_BYTES;
 

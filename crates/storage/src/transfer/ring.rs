@@ -42,7 +42,7 @@ impl<K: Kernel> Ring<K> {
         // The ring itself counts as locked memory on some kernels, and so do buffers.
         let _ = raise_limit(Limit::LockedMemory);
         let entries = (arena.slots() + 1).next_power_of_two();
-        let (fd, params) = setup(&kernel, &EngineConfig::default(), entries)?;
+        let (fd, params) = setup(&kernel, &EngineConfig::default(), entries, 0)?;
         let shared = Shared::map(fd, &params)?;
         let slots: Vec<libc::iovec> = (0..arena.slots()).map(|slot| arena.span(slot, 1)).collect();
         // SAFETY: the iovecs describe slots of the arena, which stays mapped until the ring has been closed: `close`

@@ -8,7 +8,7 @@ use storage::usage::MemoryPolicy;
 use super::super::error::Problem;
 use super::super::values::{self, ByDirection};
 use super::Draft;
-use crate::run::conduct::{Conduct, Floor};
+use crate::run::conduct::{Conduct, Floor, RingConduct};
 use crate::run::flow::Flow;
 use crate::run::log::LogPlan;
 use crate::run::search::LatencyGoal;
@@ -36,6 +36,7 @@ pub struct ConductDraft {
     latency_window: Duration,
     latency_percentile: f64,
     latency_run: bool,
+    pub ring: RingConduct,
 }
 
 /// What the names of a log begin with.
@@ -79,6 +80,7 @@ impl Default for ConductDraft {
             latency_window: Duration::ZERO,
             latency_percentile: 100.0,
             latency_run: false,
+            ring: RingConduct::default(),
         }
     }
 }
@@ -104,6 +106,7 @@ impl ConductDraft {
             memory: self.memory.clone(),
             burn: None,
             latency: self.latency()?,
+            ring: self.ring,
             ..Conduct::default()
         })
     }

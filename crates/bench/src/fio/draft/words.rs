@@ -65,6 +65,9 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             return Err(Problem::new("commands are not run from job files", "run the command yourself"));
         }
         "io_uring" => IoEngine::IoUring,
+        "io_uring_cmd" => IoEngine::IoUringCmd,
+        "posixaio" => IoEngine::Posixaio,
+        "mmap" => IoEngine::Mmap,
         "libaio" | "linuxaio" | "aio" => IoEngine::Libaio,
         "auto" => IoEngine::Auto,
         "nbd" => IoEngine::Nbd,
@@ -72,7 +75,7 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
         _ => {
             return Err(Problem::new(
                 "flashwright has no such engine",
-                "write io_uring, libaio, nbd or psync (sync, pvsync and pvsync2 run as psync)",
+                "write io_uring, io_uring_cmd, libaio, posixaio, mmap, nbd or psync (sync, pvsync and pvsync2 run as psync)",
             ));
         }
     };

@@ -318,8 +318,9 @@ fn threads(record: &RunRecord) -> (u64, u64, u64) {
 fn depths(record: &RunRecord, is_searched: bool) -> [Words<f64>; 3] {
     let workload = &record.workload;
     let any = record.ios() > 0;
-    // Operations are done when they have been handed over, and only then are others.
-    let depth = match record.target.kind == DeviceKind::Operations.word() {
+    // Operations, and loads and stores, are done when they have been handed over, and only then are others.
+    let is_one_by_one = record.target.kind == DeviceKind::Operations.word() || record.engine.used == "mmap";
+    let depth = match is_one_by_one {
         true => workload.iodepth_batch.clamp(1, workload.iodepth),
         false => workload.iodepth,
     };

@@ -162,6 +162,26 @@ fn a_device_for_which_the_kernel_counts_nothing_is_unwatched_and_not_buffered() 
 }
 
 #[test]
+fn of_commands_past_the_block_layer_all_is_judged_that_needs_no_counters() {
+    let commands = |mut case: Case| {
+        case.record.engine.used = "io_uring_cmd".into();
+        case.stack.is_bypassed = true;
+        case.observed.drives.clear();
+        case
+    };
+    assert_eq!(commands(healthy()).codes(), [Unwatched]);
+    assert!(commands(healthy()).message(Unwatched).contains("NVMe commands pass by the block layer"));
+    assert_eq!(commands(small_set()).codes(), [Unwatched, SmallSet]);
+    let mut cached = commands(healthy().writing());
+    cached.queue().write_cache = Some("write back".into());
+    cached.known.written_before_bytes = 0;
+    let codes = cached.codes();
+    assert!(codes.contains(&VolatileCache) && codes.contains(&Unpreconditioned), "{codes:?}");
+    cached.workload().sync = measure::workload::WriteSync::Dsync;
+    assert!(!cached.codes().contains(&VolatileCache), "each write is forced");
+}
+
+#[test]
 fn a_device_that_vanished_is_unwatched_by_name() {
     let mut case = healthy();
     case.observed.drives.clear();

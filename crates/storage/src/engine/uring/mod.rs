@@ -15,7 +15,11 @@
 //! addresses and descriptors, and the features say so. What was registered is given back when the engine
 //! is dropped, not when the kernel gets round to it: the ring registered with a thread would outlive its
 //! descriptor, and with it the pages of the arena.
+//!
+//! What entries look like is the ring's [`Form`], known when it is compiled: plain requests, or commands to a driver.
 
+pub(crate) mod commands;
+mod form;
 mod polling;
 mod register;
 pub(crate) mod ring;
@@ -28,19 +32,19 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::form::{Asked, Form, Plain, Request};
 use self::polling::check_pollable;
 use self::ring::Ring;
 use self::setup::{setup, setup_features};
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
-use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
+use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Misfit, Op, RequestFailure};
 use crate::device::Device;
 use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
-use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec, Sqe};
+use crate::uring_abi::{self as abi, GeteventsArg, KernelTimespec};
 use crate::usage::{IoPriority, Limit, raise_limit};
 
-const NAME: &str = "io_uring";
 /// The most entries of a submission ring (`IORING_MAX_ENTRIES`).
 const MAX_ENTRIES: u32 = 32_768;
 /// How long a submission that the kernel keeps refusing with EAGAIN or EBUSY is tried.
@@ -48,12 +52,29 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long one call goes on trying a submission that the kernel refuses.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
+/// The error of a ring that the kernel does not set up. A CPU that there is not has the same number as a flag that it does not
+/// know.
+fn not_set_up(engine: &'static str, config: &EngineConfig, source: io::Error) -> EngineError {
+    match config.sqthread_poll_cpu {
+        Some(cpu) if source.raw_os_error() == Some(libc::EINVAL) => Misfit::NoSuchCpu { cpu }.of(engine),
+        _ => EngineError { engine, operation: "io_uring_setup", source },
+    }
+}
+
+/// What a part asks of its member.
+#[inline(always)]
+fn asked(part: &Part) -> Asked {
+    let Part { op, member, offset, length, .. } = *part;
+    Asked { op, member, offset, length }
+}
+
 /// An engine over one ring. See the module's argument.
 #[derive(Debug)]
-pub struct IoUring<K: Kernel = Linux> {
+pub struct IoUring<K: Kernel = Linux, F: Form = Plain> {
     kernel: K,
     slots: Slots,
-    ring: Ring,
+    form: F,
+    ring: Ring<F::Sqe, F::Cqe>,
     /// What io_uring_enter(2) is given: the registered index, or the descriptor.
     enter_fd: RawFd,
     enter_flags: u32,
@@ -67,6 +88,8 @@ pub struct IoUring<K: Kernel = Linux> {
     /// Descriptors of the device or of its members.
     fds: Box<[RawFd]>,
     fixed_files: bool,
+    /// Whether devices' claims are registered behind `fds`.
+    holds_claims: bool,
     /// Local tail; the kernel sees it at `submit`.
     tail: u32,
     /// Entries that the kernel has taken; with a polling thread, entries it may see.
@@ -95,7 +118,7 @@ impl IoUring<Linux> {
     }
 }
 
-impl<K: Kernel> IoUring<K> {
+impl<K: Kernel> IoUring<K, Plain> {
     /// Opens a ring through `kernel`.
     ///
     /// # Errors
@@ -105,19 +128,36 @@ impl<K: Kernel> IoUring<K> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
+        let mut engine = Self::open(kernel, device, config, |_| Plain)?;
         if config.hipri {
-            check_pollable(&device)?;
+            engine.try_polling()?;
         }
-        check_local(NAME, &device)?;
-        let slots = Slots::new(NAME, device, config)?;
+        Ok(engine)
+    }
+}
+
+impl<K: Kernel, F: Form> IoUring<K, F> {
+    /// Opens a ring whose form `form` makes from the devices that requests go to.
+    fn open(
+        kernel: K,
+        device: Arc<dyn Device>,
+        config: &EngineConfig,
+        form: impl FnOnce(&[Arc<dyn Device>]) -> F,
+    ) -> Result<Self, EngineError> {
+        check_local(F::NAME, &device)?;
+        let slots = Slots::new(F::NAME, device, config)?;
+        if config.hipri {
+            check_pollable(F::NAME, &slots.device)?;
+        }
+        let form = form(slots.members());
         // The ring itself counts as locked memory (as before 5.12 and again in 6.18), and so do buffers.
         let _ = raise_limit(Limit::LockedMemory);
         let entries = u32::try_from(slots.most_parts()).unwrap_or(u32::MAX).min(MAX_ENTRIES);
         let fds = slots.members().iter().map(|member| member.fd().as_raw_fd()).collect();
-        let (fd, params) = setup(&kernel, config, entries.next_power_of_two())
-            .map_err(|source| EngineError { engine: NAME, operation: "io_uring_setup", source })?;
+        let (fd, params) = setup(&kernel, config, entries.next_power_of_two(), F::SETUP)
+            .map_err(|source| not_set_up(F::NAME, config, source))?;
         let ring = Ring::map(fd, &params).map_err(|source| EngineError {
-            engine: NAME,
+            engine: F::NAME,
             operation: "map the ring",
             source,
         })?;
@@ -130,25 +170,25 @@ impl<K: Kernel> IoUring<K> {
             slots_per_buffer: 0,
             fds,
             fixed_files: false,
+            holds_claims: false,
             tail: 0,
             submitted: 0,
             head: 0,
             stalled: None,
             immediate: Vec::new(),
             backlog: VecDeque::new(),
-            features: setup_features(params.flags),
+            features: form.features(),
             signal: None,
             kernel,
             slots,
+            form,
             ring,
         };
+        engine.features.extend(setup_features(params.flags));
         engine.features.extend(engine.slots.page_feature());
-        engine.register_files();
+        engine.register_files()?;
         engine.register_buffers();
         engine.register_ring();
-        if config.hipri {
-            engine.try_polling()?;
-        }
         Ok(engine)
     }
 
@@ -156,52 +196,33 @@ impl<K: Kernel> IoUring<K> {
     /// of others this is what each request comes to, so it is part of the caller's loop.
     #[inline(always)]
     fn push(&mut self, part: Part) {
-        let (opcode, op_flags) = match (part.op, self.slots_per_buffer > 0) {
-            (Op::Read, true) => (abi::OP_READ_FIXED, 0),
-            (Op::Read, false) => (abi::OP_READ, 0),
-            (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
-            (Op::Write, false) => (abi::OP_WRITE, 0),
-            // A ring that polls takes nothing that cannot be polled for.
-            (Op::SyncData | Op::Sync, _) if self.hipri => return self.make_now(part.id..part.id + 1),
-            (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
-            (Op::Sync, _) => (abi::OP_FSYNC, 0),
-            (Op::Trim, _) => return self.make_now(part.id..part.id + 1),
-        };
+        // No ring takes a discard, and one that polls takes nothing that cannot be polled for.
+        if part.op == Op::Trim || (self.hipri && part.op.is_sync()) {
+            return self.make_now(part.id..part.id + 1);
+        }
+        let asked = asked(&part);
+        if let Some(result) = self.form.settled(&asked) {
+            self.immediate.push((part.id, result));
+            return;
+        }
         // Each entry has one completion, so what was put in and not yet reaped is this much.
         if self.tail.wrapping_sub(self.head) >= self.ring.entries() {
             self.backlog.push_back(part.id);
             return;
         }
-        let transfers = matches!(part.op, Op::Read | Op::Write);
-        let (fd, flags) = if self.fixed_files {
-            (part.member as i32, abi::SQE_FIXED_FILE)
-        } else {
-            (self.fds[part.member as usize], 0)
-        };
+        let is_registered = self.fixed_files;
+        let fd = if is_registered { part.member as i32 } else { self.fds[part.member as usize] };
         // An arena that fits one registered buffer, the usual case, needs no division.
-        let buf_index = match self.slots_per_buffer {
-            per if transfers && per > 0 && per < self.slots.depth() => part.slot / per,
-            _ => 0,
+        let buffer = match self.slots_per_buffer {
+            0 => None,
+            per if per < self.slots.depth() => Some((part.slot / per) as u16),
+            _ => Some(0),
         };
-        self.ring.write_sqe(
-            self.tail,
-            Sqe {
-                opcode,
-                flags,
-                ioprio: if transfers { self.slots.priority(part.slot).number() } else { 0 },
-                fd,
-                off: if transfers { part.offset } else { 0 },
-                addr: if transfers { self.slots.address(&part) as u64 } else { 0 },
-                len: if transfers { part.length } else { 0 },
-                op_flags,
-                user_data: u64::from(part.id),
-                buf_index: buf_index as u16,
-                personality: 0,
-                file_index: 0,
-                addr3: 0,
-                reserved: 0,
-            },
-        );
+        let address = self.slots.address(&part) as u64;
+        let priority = self.slots.priority(part.slot).number();
+        let request = Request { id: part.id, asked, fd, is_registered, address, buffer, priority };
+        let entry = self.form.entry(&request);
+        self.ring.write_sqe(self.tail, entry);
         self.tail = self.tail.wrapping_add(1);
     }
 
@@ -271,6 +292,8 @@ impl<K: Kernel> IoUring<K> {
             let member = &*self.slots.members()[part.member as usize];
             self.immediate[at].1 = match part.op {
                 Op::Trim => discard(member, part.offset, part.length),
+                // Its descriptor takes commands only.
+                _ if member.namespace().is_some() => errno_or_zero(member.sync_data()),
                 _ => errno_or_zero(self.kernel.fdatasync(member.fd().as_raw_fd())),
             };
         }
@@ -326,7 +349,7 @@ impl<K: Kernel> IoUring<K> {
                     self.slots.retries += u64::from(to_submit > 0 && errno != libc::ETIME);
                     Ok(false)
                 }
-                _ => Err(EngineError { engine: NAME, operation: "io_uring_enter", source: error }),
+                _ => Err(EngineError { engine: F::NAME, operation: "io_uring_enter", source: error }),
             },
         }
     }
@@ -365,9 +388,9 @@ impl<K: Kernel> IoUring<K> {
     }
 }
 
-impl<K: Kernel> Engine for IoUring<K> {
+impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
     fn name(&self) -> &'static str {
-        NAME
+        F::NAME
     }
 
     fn features(&self) -> Vec<String> {
@@ -442,8 +465,12 @@ impl<K: Kernel> Engine for IoUring<K> {
             // Struck off before the caller hears of it, so that nothing is settled twice, and nothing lost,
             // should the caller's code panic.
             self.head = self.head.wrapping_add(1);
-            let id = cqe.user_data as u32;
-            let result = self.kernel.completed(i64::from(cqe.res));
+            let (id, result) = F::completion(&cqe);
+            let (result, error) = self.form.outcome(result, || asked(&self.slots.part(id)));
+            if let Some(error) = error {
+                self.slots.explain(id, error);
+            }
+            let result = self.kernel.completed(result);
             if self.slots.finish_one(id, result) {
                 on_complete(id, Ok(()));
             } else if let Some((slot, result)) = self.judge(id, result) {
@@ -471,7 +498,7 @@ impl<K: Kernel> Engine for IoUring<K> {
     }
 }
 
-impl<K: Kernel> IoUring<K> {
+impl<K: Kernel, F: Form> IoUring<K, F> {
     /// Goes on after a submission that was cut short. Returns to the caller as soon as everything is
     /// handed over, something is there to reap, or a little time has passed, so that the caller can look
     /// for a wish to stop; what is left goes with the next call.
@@ -491,7 +518,7 @@ impl<K: Kernel> IoUring<K> {
             };
             if since.elapsed() > BUSY_PATIENCE {
                 let source = io::Error::from_raw_os_error(libc::EBUSY);
-                return Err(EngineError { engine: NAME, operation: "io_uring_enter", source });
+                return Err(EngineError { engine: F::NAME, operation: "io_uring_enter", source });
             }
             let left = limit.saturating_sub(started.elapsed());
             if left.is_zero() {
@@ -534,7 +561,7 @@ impl<K: Kernel> IoUring<K> {
     }
 }
 
-impl<K: Kernel> Drop for IoUring<K> {
+impl<K: Kernel, F: Form> Drop for IoUring<K, F> {
     fn drop(&mut self) {
         let drained = self.drain();
         self.unregister(drained);

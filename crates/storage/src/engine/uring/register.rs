@@ -4,40 +4,58 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
-use super::IoUring;
+use super::form::Form;
+use super::{EngineError, IoUring};
 use crate::device::sys::Signal;
 use crate::kernel::Kernel;
 use crate::uring_abi::{self as abi, RsrcUpdate};
 
 /// The kernel registers no buffer above 1 GiB (`rsrc.c`), so a larger arena is registered in parts.
-const MAX_REGISTERED: usize = 1 << 30;
+pub(super) const MAX_REGISTERED: usize = 1 << 30;
 
-impl<K: Kernel> IoUring<K> {
-    /// Registers the descriptors of the device or of its members, which saves their look-up and a reference count.
-    pub(super) fn register_files(&mut self) {
-        // SAFETY: REGISTER_FILES takes an array of i32 descriptors, and fds is one, of that length.
+impl<K: Kernel, F: Form> IoUring<K, F> {
+    /// Registers the descriptors of the device or of its members, which saves their look-up and a reference count, and
+    /// behind them those by which the devices are [claimed](crate::device::Device::claim).
+    ///
+    /// A request holds the descriptor that it is made on. A command is made on a character device, and a process that is
+    /// killed leaves it to the drive: without a reference of the ring's, which goes with the last of its requests, the
+    /// kernel would give the claim away while the drive still writes.
+    ///
+    /// # Errors
+    /// The kernel's, where there is a claim to be held.
+    pub(super) fn register_files(&mut self) -> Result<(), EngineError> {
+        let claims: Vec<RawFd> =
+            self.slots.members().iter().filter_map(|member| Some(member.claim()?.as_raw_fd())).collect();
+        let files = [&*self.fds, claims.as_slice()].concat();
+        // SAFETY: REGISTER_FILES takes an array of i32 descriptors, and `files` is one, of that length.
         let result = unsafe {
             self.kernel.io_uring_register(
                 self.ring.fd.as_raw_fd(),
                 abi::REGISTER_FILES,
-                self.fds.as_ptr().cast(),
-                self.fds.len() as u32,
+                files.as_ptr().cast(),
+                files.len() as u32,
             )
         };
+        self.holds_claims = !claims.is_empty();
+        if let (true, Err(source)) = (self.holds_claims, &result) {
+            let source = io::Error::new(source.kind(), format!("the claim cannot be held: {source}"));
+            return Err(EngineError { engine: F::NAME, operation: "register files", source });
+        }
         self.fixed_files = result.is_ok();
         let word = if self.fixed_files { "registered" } else { "plain" };
         self.features.push(match self.fds.len() {
             1 => format!("{word} file"),
             files => format!("{files} {word} files"),
         });
+        Ok(())
     }
 
     /// Registers the arena in parts that hold whole slots. Without enough lockable memory the engine
     /// goes on unregistered.
     pub(super) fn register_buffers(&mut self) {
         let arena = self.slots.arena();
-        let per_buffer = (MAX_REGISTERED / arena.stride()).min(arena.slots() as usize) as u32;
-        if per_buffer == 0 {
+        let per_buffer = (F::REGISTERED_BYTES / arena.stride()).max(1).min(arena.slots() as usize) as u32;
+        if arena.stride() > MAX_REGISTERED {
             self.features.push("plain buffers (a slot exceeds 1 GiB)".into());
             return;
         }
@@ -62,6 +80,16 @@ impl<K: Kernel> IoUring<K> {
             }
             Err(error) => self.features.push(format!("plain buffers (registration: {error})")),
         }
+    }
+
+    /// Goes on with plain buffers where the driver does not take the registered ones. No request is under way.
+    pub(super) fn give_buffers_back(&mut self) {
+        let fd = self.ring.fd.as_raw_fd();
+        // SAFETY: UNREGISTER_BUFFERS takes no argument, and no request is under way that uses them.
+        let _ = unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
+        self.slots_per_buffer = 0;
+        self.features.retain(|feature| feature != "fixed buffers");
+        self.features.push("plain buffers (the driver takes no registered ones of this size)".into());
     }
 
     /// Registers the ring's own descriptor with this thread (5.18), which saves its look-up.
@@ -111,6 +139,11 @@ impl<K: Kernel> IoUring<K> {
             // SAFETY: UNREGISTER_BUFFERS takes no argument. No request is under way that uses them.
             let _ =
                 unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
+        }
+        if drained && self.holds_claims {
+            // What is dropped next can be claimed anew at once.
+            // SAFETY: UNREGISTER_FILES takes no argument. No request is under way that uses them.
+            let _ = unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_FILES, std::ptr::null(), 0) };
         }
         if self.enter_flags & abi::ENTER_REGISTERED_RING != 0 {
             let update = RsrcUpdate { offset: self.enter_fd as u32, reserved: 0, data: 0 };

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use crate::uring_abi::{self as abi, Cqe, Params, Sqe};
 
-/// The mapped rings. Indices run freely and are masked on access.
+/// The mapped rings, of entries `S` and completions `C`, which are those that the ring was set up with. Indices run freely
+/// and are masked on access.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub(crate) struct Ring<S = Sqe, C = Cqe> {
     // The maps are dropped before the descriptor; either order is sound.
     sq_map: FileMap,
     _cq_map: Option<FileMap>,
     _sqe_map: FileMap,
-    sqes: NonNull<Sqe>,
-    cqes: NonNull<Cqe>,
+    sqes: NonNull<S>,
+    cqes: NonNull<C>,
     sq_mask: u32,
     cq_mask: u32,
     sq_tail: NonNull<AtomicU32>,
@@ -28,20 +29,20 @@ pub(crate) struct Ring {
     pub fd: OwnedFd,
 }
 
-impl Ring {
+impl<S: Copy, C: Copy> Ring<S, C> {
     /// Maps what io_uring_setup(2) has made.
     pub fn map(fd: OwnedFd, params: &Params) -> io::Result<Self> {
         let (sq, cq) = (&params.sq_off, &params.cq_off);
         let array_entries = if params.flags & abi::SETUP_NO_SQARRAY == 0 { params.sq_entries } else { 0 };
         let mut sq_bytes = sq.array as usize + array_entries as usize * size_of::<u32>();
-        let cq_bytes = cq.cqes as usize + params.cq_entries as usize * size_of::<Cqe>();
+        let cq_bytes = cq.cqes as usize + params.cq_entries as usize * size_of::<C>();
         let single = params.features & abi::FEAT_SINGLE_MMAP != 0;
         if single {
             sq_bytes = sq_bytes.max(cq_bytes);
         }
         let sq_map = FileMap::new(&fd, sq_bytes, abi::OFF_SQ_RING)?;
         let cq_map = if single { None } else { Some(FileMap::new(&fd, cq_bytes, abi::OFF_CQ_RING)?) };
-        let sqe_bytes = params.sq_entries as usize * size_of::<Sqe>();
+        let sqe_bytes = params.sq_entries as usize * size_of::<S>();
         let sqe_map = FileMap::new(&fd, sqe_bytes, abi::OFF_SQES)?;
         let cq_base = cq_map.as_ref().unwrap_or(&sq_map);
         if array_entries > 0 {
@@ -88,7 +89,7 @@ impl Ring {
 
     /// Puts an entry where the kernel will read it once the tail has passed it.
     #[inline]
-    pub fn write_sqe(&mut self, at: u32, sqe: Sqe) {
+    pub fn write_sqe(&mut self, at: u32, sqe: S) {
         // SAFETY: the masked index lies in the mapping. The entry is not the kernel's: no more than `entries`
         // were written whose completions have not been reaped, and a completion comes after its entry was read.
         unsafe { self.sqes.add((at & self.sq_mask) as usize).write(sqe) };
@@ -96,7 +97,7 @@ impl Ring {
 
     /// The completion at an index below [`completed`](Self::completed) and not below the published head.
     #[inline]
-    pub fn read_cqe(&self, at: u32) -> Cqe {
+    pub fn read_cqe(&self, at: u32) -> C {
         // SAFETY: the masked index lies in the mapping, and at < tail (read with Acquire), so the
         // kernel has written this entry and leaves it alone until the head passes it.
         unsafe { self.cqes.add((at & self.cq_mask) as usize).read() }

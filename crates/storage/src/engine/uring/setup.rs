@@ -10,19 +10,22 @@ use crate::engine::EngineConfig;
 use crate::kernel::Kernel;
 use crate::uring_abi::{self as abi, Params};
 
-/// Sets a ring of `entries` entries, a power of two, up with the most that this kernel takes.
+/// Sets a ring of `entries` entries, a power of two, up with the most that this kernel takes. `form` are the flags without
+/// which its entries would be of another size.
 pub(crate) fn setup<K: Kernel>(
     kernel: &K,
     config: &EngineConfig,
     entries: u32,
+    form: u32,
 ) -> io::Result<(OwnedFd, Params)> {
-    let mut base = abi::SETUP_CQSIZE;
+    let mut base = abi::SETUP_CQSIZE | form;
     if config.hipri {
         base |= abi::SETUP_IOPOLL;
     }
     let single = abi::SETUP_SUBMIT_ALL | abi::SETUP_SINGLE_ISSUER;
     let attempts = if config.sqthread_poll {
-        let base = base | abi::SETUP_SQPOLL;
+        let bound = if config.sqthread_poll_cpu.is_some() { abi::SETUP_SQ_AFF } else { 0 };
+        let base = base | abi::SETUP_SQPOLL | bound;
         vec![base | single | abi::SETUP_NO_SQARRAY, base | single, base]
     } else {
         let deferred = base | single | abi::SETUP_COOP_TASKRUN | abi::SETUP_DEFER_TASKRUN;
@@ -39,6 +42,7 @@ pub(crate) fn setup<K: Kernel>(
             flags,
             // Room for every request twice, so that the completion queue cannot overflow.
             cq_entries: entries * 2,
+            sq_thread_cpu: config.sqthread_poll_cpu.unwrap_or(0),
             sq_thread_idle: 1000,
             ..Params::default()
         };

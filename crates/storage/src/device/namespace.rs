@@ -1,0 +1,396 @@
+//! NVMe namespaces by their character devices (`/dev/ng0n1`), which take commands and nothing else.
+//!
+//! To read, the device is simply opened. To write, its **block device** is claimed as that itself would be
+//! ([`super::block`]), and held for as long as this device is open or a command of its is under way: what is mounted, held,
+//! open or signed is refused for the same reasons, and a mount that comes later is refused by the kernel. What the page cache
+//! had of the block device is forgotten at the end. A namespace whose block device cannot be found, or
+//! that turns out to be another one, is not written. The block device is found by [`crate::sysfs`] and then asked for
+//! its namespace's number and size, so that no name decides.
+//!
+//! The synchronous path sends one command at a time. Discards are left to the block device, which knows the ranges that the
+//! drive takes.
+
+use std::fs::{File, OpenOptions as FsOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::block::{self, BlockDevice};
+use super::sys::{self, Status};
+use super::{
+    AlignedBuffer, Device, DeviceKind, Geometry, OpenError, OpenOptions, WriteSync, ZeroOptions, failed,
+    leaves, open_error,
+};
+use crate::nvme::{self, Command, Identity};
+use crate::sysfs::{self, DeviceNumber, NoTwin, Sysfs};
+
+/// The most bytes of one command of the synchronous path, whole blocks of any size.
+const MOST_AT_ONCE: u32 = 64 << 10;
+/// The most blocks of one command: their number has 16 bits.
+const MOST_BLOCKS: u64 = 1 << 16;
+
+/// What commands to a namespace have to say and keep to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Namespace {
+    /// Its number.
+    pub nsid: u32,
+    /// Bytes of a logical block.
+    pub block_bytes: u32,
+    /// The most bytes that one command moves.
+    pub most_bytes: u64,
+    /// Its block device, as far as it was found.
+    pub twin: Option<DeviceNumber>,
+}
+
+/// An open namespace.
+#[derive(Debug)]
+pub(crate) struct NamespaceDevice {
+    spec: String,
+    path: PathBuf,
+    file: File,
+    /// Its block device, claimed; some where it may be written.
+    claimed: Option<BlockDevice>,
+    /// Whether each write is to be on the medium when it completes.
+    forced: bool,
+    namespace: Namespace,
+    geometry: Geometry,
+    size: u64,
+}
+
+/// Whether a character device is that of a namespace.
+pub(crate) fn is_namespace(status: &Status) -> bool {
+    sysfs::is_namespace(&Sysfs::host(), DeviceNumber::from(status.special))
+}
+
+/// Bytes of the namespace whose character device a path leads to; None where it leads to anything else, or says nothing.
+#[must_use]
+pub fn namespace_bytes(path: &Path) -> Option<u64> {
+    let status = sys::status_of_path(path).ok()?;
+    if status.file_type() != libc::S_IFCHR || !is_namespace(&status) {
+        return None;
+    }
+    open(path.display().to_string(), path, &status, None, &OpenOptions::default())
+        .ok()
+        .map(|device| device.size)
+}
+
+/// The most bytes of one request to `device`, `most` at most: no more than a command moves where what lies below takes
+/// commands, which nothing splits.
+#[must_use]
+pub fn longest_request(device: &Arc<dyn Device>, most: u64) -> u64 {
+    let namespaces = leaves(device).iter().filter_map(|leaf| leaf.namespace());
+    namespaces.map(|namespace| namespace.most_bytes).fold(most, u64::min)
+}
+
+/// Opens the character device at `path`, of which `status` was seen; only its first `limit` bytes, where there is a limit.
+pub(crate) fn open(
+    spec: String,
+    path: &Path,
+    status: &Status,
+    limit: Option<u64>,
+    options: &OpenOptions,
+) -> Result<NamespaceDevice, OpenError> {
+    let system = Sysfs::host();
+    let character = DeviceNumber::from(status.special);
+    let file = FsOptions::new()
+        .read(true)
+        .write(options.access.writes())
+        .custom_flags(libc::O_NOCTTY)
+        .open(path)
+        .map_err(|error| open_error(path, options.access, error))?;
+    let opened = sys::status(file.as_fd()).map_err(|e| failed(path, "statx", e))?;
+    if opened.special != status.special || opened.file_type() != libc::S_IFCHR {
+        return Err(OpenError::Replaced { path: path.to_owned() });
+    }
+    let nsid = nvme::namespace_id(file.as_fd()).map_err(|e| failed(path, "NVME_IOCTL_ID", e))?;
+    let answer = nvme::identify(file.as_fd(), nsid).map_err(|e| failed(path, "Identify Namespace", e))?;
+    let identity = Identity::parse(&answer)
+        .map_err(|wrong| OpenError::NotATarget { path: path.to_owned(), what: wrong.what() })?;
+    let (actual, block) = (identity.bytes(), u64::from(identity.block_bytes));
+    if let Some(asked) = limit.filter(|asked| *asked > actual) {
+        return Err(OpenError::SizeMismatch { path: path.to_owned(), asked, actual });
+    }
+    let usable = limit.unwrap_or(actual) / block * block;
+    if usable == 0 {
+        return Err(OpenError::TooSmall {
+            path: path.to_owned(),
+            size: limit.unwrap_or(actual),
+            needed: block,
+        });
+    }
+    let twin = sysfs::block_device_of(&system, character, nsid);
+    let number = twin.as_ref().ok().and_then(|name| system.number(name));
+    let claimed = match options.access.writes() {
+        true => Some(claim(&system, path, (character, nsid, actual), twin, options)?),
+        false => None,
+    };
+    let queue = number.and_then(|number| system.queue(number));
+    Ok(NamespaceDevice {
+        spec,
+        path: path.to_owned(),
+        file,
+        claimed,
+        forced: options.sync != WriteSync::None,
+        namespace: Namespace {
+            nsid,
+            block_bytes: identity.block_bytes,
+            most_bytes: most_bytes(queue.as_ref().and_then(|queue| queue.max_hw_sectors_kb), block),
+            twin: number,
+        },
+        geometry: Geometry {
+            logical_block: identity.block_bytes,
+            physical_block: queue.map_or(0, |queue| queue.physical_block_bytes).max(identity.block_bytes),
+            memory_alignment: identity.block_bytes,
+        },
+        size: usable,
+    })
+}
+
+/// The most bytes of one command to blocks of `block` bytes, where the driver takes `limit_kib`. Where it does not say, what
+/// a command can ask for is the limit, and the driver refuses what is too long.
+fn most_bytes(limit_kib: Option<u64>, block: u64) -> u64 {
+    let limit = limit_kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024));
+    limit.min(MOST_BLOCKS * block) / block * block
+}
+
+/// Claims the block device of a namespace: (its character device, its number, its bytes).
+fn claim(
+    system: &Sysfs,
+    path: &Path,
+    (character, nsid, bytes): (DeviceNumber, u32, u64),
+    twin: Result<String, NoTwin>,
+    options: &OpenOptions,
+) -> Result<BlockDevice, OpenError> {
+    let unguarded = |why: String| OpenError::Unguarded { path: path.to_owned(), why };
+    let name = twin.map_err(|why| unguarded(why.to_string()))?;
+    let node = Path::new("/dev").join(&name);
+    let status =
+        sys::status_of_path(&node).map_err(|error| unguarded(format!("{}: {error}", node.display())))?;
+    let is_it = status.file_type() == libc::S_IFBLK
+        && system.number(&name) == Some(DeviceNumber::from(status.special));
+    if !is_it {
+        return Err(unguarded(format!("{} is not its block device", node.display())));
+    }
+    let given_up = |name: &PathBuf| match sys::status_of_path(name) {
+        Ok(named) if is_character(&named, character) => node.clone(),
+        _ => name.clone(),
+    };
+    let options = OpenOptions {
+        direct: true,
+        destroy: options.destroy.iter().map(given_up).collect(),
+        sync: WriteSync::None,
+        ..options.clone()
+    };
+    let block = block::open(node.display().to_string(), &node, &status, None, &options);
+    let block = block.map_err(|error| match error {
+        OpenError::InUse(mut refusal) => {
+            // By the name that the user gave it; what stands in the way is named itself.
+            path.clone_into(&mut refusal.target);
+            OpenError::InUse(refusal)
+        }
+        other => other,
+    })?;
+    // It had this number in the device tree, and may have been detached and its number given to another since.
+    match is_namespace_of((nsid, bytes), nvme::namespace_id(block.fd()), block.size()) {
+        true => Ok(block),
+        false => Err(unguarded(format!("{} is another namespace", node.display()))),
+    }
+}
+
+/// Whether a claimed block device is the namespace with this number and so many bytes.
+fn is_namespace_of((nsid, bytes): (u32, u64), claimed: io::Result<u32>, size: u64) -> bool {
+    claimed.is_ok_and(|claimed| claimed == nsid) && size == bytes
+}
+
+fn is_character(status: &Status, number: DeviceNumber) -> bool {
+    status.file_type() == libc::S_IFCHR && DeviceNumber::from(status.special) == number
+}
+
+impl NamespaceDevice {
+    /// `error` where the request reaches beyond the end.
+    fn bounded(&self, length: usize, offset: u64, error: io::ErrorKind) -> io::Result<()> {
+        let end = offset.checked_add(length as u64);
+        if end.is_some_and(|end| end <= self.size) {
+            return Ok(());
+        }
+        let message = format!("{length} bytes at {offset} reach beyond the end at {}", self.size);
+        Err(io::Error::new(error, message))
+    }
+
+    /// A buffer for one command: whole blocks.
+    fn bounce(&self) -> AlignedBuffer {
+        let block = u64::from(self.namespace.block_bytes);
+        let most = self.namespace.most_bytes.min(u64::from(MOST_AT_ONCE)).max(block);
+        AlignedBuffer::zeroed((most / block * block) as usize, 4096)
+    }
+
+    /// Visits the blocks that `length` bytes at `offset` lie in, as many at a time as `bounce` holds: where they begin, how
+    /// many bytes they are, where in them the range begins, and which of its bytes these are.
+    fn in_blocks(
+        &self,
+        (offset, length, at_once): (u64, usize, usize),
+        mut visit: impl FnMut(u64, usize, usize, std::ops::Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let block = u64::from(self.namespace.block_bytes);
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            let skip = (at % block) as usize;
+            let take = (at_once - skip).min(length - done);
+            visit(at - skip as u64, (skip + take).next_multiple_of(block as usize), skip, done..done + take)?;
+            done += take;
+        }
+        Ok(())
+    }
+
+    fn read_blocks(&self, blocks: &mut [u8], start: u64) -> io::Result<()> {
+        let Namespace { nsid, block_bytes, .. } = self.namespace;
+        let command = Command::read(nsid, start / u64::from(block_bytes), blocks.len() as u32, block_bytes);
+        // SAFETY: the command reads blocks.len() bytes into `blocks`, borrowed until it is over.
+        unsafe { nvme::submit(self.file.as_fd(), command.with_data(blocks.as_mut_ptr() as u64)) }
+    }
+
+    fn write_blocks(&self, blocks: &[u8], start: u64) -> io::Result<()> {
+        let Namespace { nsid, block_bytes, .. } = self.namespace;
+        let command = Command::write(nsid, start / u64::from(block_bytes), blocks.len() as u32, block_bytes)
+            .with_fua(self.forced);
+        // SAFETY: the command writes blocks.len() bytes from `blocks`, borrowed until it is over.
+        unsafe { nvme::submit(self.file.as_fd(), command.with_data(blocks.as_ptr() as u64)) }
+    }
+
+    /// The block device, where the namespace may be written.
+    fn writable(&self) -> io::Result<&BlockDevice> {
+        let read_only = || io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading only");
+        self.claimed.as_ref().ok_or_else(read_only)
+    }
+}
+
+impl Device for NamespaceDevice {
+    fn spec(&self) -> &str {
+        &self.spec
+    }
+
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Block
+    }
+
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn is_direct(&self) -> bool {
+        true
+    }
+
+    fn is_writable(&self) -> bool {
+        self.claimed.is_some()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn namespace(&self) -> Option<&Namespace> {
+        Some(&self.namespace)
+    }
+
+    fn claim(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.claimed.as_ref()?.fd())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.bounded(buffer.len(), offset, io::ErrorKind::UnexpectedEof)?;
+        let mut bounce = self.bounce();
+        let range = (offset, buffer.len(), bounce.len());
+        self.in_blocks(range, |start, whole, skip, part| {
+            self.read_blocks(&mut bounce[..whole], start)?;
+            let length = part.len();
+            buffer[part].copy_from_slice(&bounce[skip..skip + length]);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.writable()?;
+        self.bounded(buffer.len(), offset, io::ErrorKind::WriteZero)?;
+        let mut bounce = self.bounce();
+        let range = (offset, buffer.len(), bounce.len());
+        self.in_blocks(range, |start, whole, skip, part| {
+            let length = part.len();
+            if whole != length {
+                // The neighbours' bytes in the first and last block go back as they were.
+                self.read_blocks(&mut bounce[..whole], start)?;
+            }
+            bounce[skip..skip + length].copy_from_slice(&buffer[part]);
+            self.write_blocks(&bounce[..whole], start)
+        })
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        // SAFETY: a flush has no data.
+        unsafe { nvme::submit(self.file.as_fd(), Command::flush(self.namespace.nsid)) }
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
+        let block = self.writable()?;
+        self.bounded(usize::try_from(length).unwrap_or(usize::MAX), offset, io::ErrorKind::InvalidInput)?;
+        block.discard(offset, length)
+    }
+
+    fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
+        let block = self.writable()?;
+        self.bounded(usize::try_from(length).unwrap_or(usize::MAX), offset, io::ErrorKind::WriteZero)?;
+        block.write_zeroes(offset, length, how)
+    }
+}
+
+impl Drop for NamespaceDevice {
+    /// Readers of the block device do not find what was there before the commands. The kernel does so by itself when the
+    /// last of its openers closes it, and not before.
+    fn drop(&mut self) {
+        if let Some(claimed) = &self.claimed {
+            let _ = sys::forget_pages(claimed.fd());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_has_become_another_is_not_opened() {
+        let zero = sys::status_of_path(Path::new("/dev/zero")).expect("is there");
+        let opened =
+            open("ng".to_owned(), Path::new("/dev/null"), &zero, None, &OpenOptions::default()).err();
+        assert!(matches!(opened, Some(OpenError::Replaced { .. })), "{opened:?}");
+    }
+
+    #[test]
+    fn a_block_device_of_another_number_or_size_is_another_namespace() {
+        assert!(is_namespace_of((3, 4096), Ok(3), 4096));
+        for (claimed, size) in [(Ok(2), 4096), (Ok(3), 8192), (Err(io::ErrorKind::InvalidInput.into()), 4096)]
+        {
+            assert!(!is_namespace_of((3, 4096), claimed, size), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_command_moves_what_the_driver_takes_in_whole_blocks_and_no_more_than_it_can_ask_for() {
+        assert_eq!(most_bytes(Some(512), 512), 512 << 10);
+        assert_eq!(most_bytes(Some(10), 4096), 8192);
+        assert_eq!(most_bytes(None, 512), 32 << 20);
+        assert_eq!(most_bytes(None, 4096), 256 << 20);
+        assert_eq!(most_bytes(Some(u64::MAX), 512), 32 << 20);
+    }
+}

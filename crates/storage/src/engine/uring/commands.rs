@@ -1,0 +1,299 @@
+//! NVMe commands in a ring's entries: reads, writes and flushes of namespaces by their character devices, past the block
+//! layer (`IORING_OP_URING_CMD`, `NVME_URING_CMD_IO`; from Linux 6.1 with registered buffers and polling).
+//!
+//! What the block layer would have refused, nothing refuses here, so this does: what does not lie on block boundaries, what
+//! lies beyond the end, and a write to a device that was opened for reading. The kernel's permission to send commands is a
+//! matter of the caller's privileges, and not of how the descriptor is open.
+//!
+//! The result of a command is 0, `-errno` where the driver did not send it, or the status that the drive answered.
+
+use std::io;
+use std::sync::Arc;
+
+use super::form::{Asked, Form, Request};
+use super::{EngineConfig, EngineError, IoUring};
+use crate::device::{Device, Namespace};
+use crate::engine::{Misfit, Op, RequestError};
+use crate::kernel::{Kernel, Linux};
+use crate::nvme::{Command, URING_COMMAND, status_words};
+use crate::uring_abi::{self as abi, Cqe32, Sqe128};
+
+/// The word that users type.
+pub(crate) const NAME: &str = "io_uring_cmd";
+
+/// See the module's argument.
+#[derive(Debug)]
+pub struct Commands {
+    /// By member.
+    members: Box<[Member]>,
+    /// Reads come from the medium, and not from the drive's cache.
+    read_fua: bool,
+    /// A write is on the medium when it completes.
+    write_fua: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Member {
+    nsid: u32,
+    block_bytes: u32,
+    size: u64,
+    writable: bool,
+}
+
+/// The engine `io_uring_cmd`: a ring whose entries are NVMe commands.
+pub type IoUringCmd<K = Linux> = IoUring<K, Commands>;
+
+impl Commands {
+    /// For the members of a device, which are namespaces all.
+    fn of(members: &[Arc<dyn Device>], config: &EngineConfig) -> Self {
+        let member = |device: &Arc<dyn Device>| {
+            let namespace = device.namespace().expect("checked before the slots were made");
+            let Namespace { nsid, block_bytes, .. } = *namespace;
+            Member { nsid, block_bytes, size: device.size(), writable: device.is_writable() }
+        };
+        Self {
+            members: members.iter().map(member).collect(),
+            read_fua: config.read_fua,
+            write_fua: config.write_fua,
+        }
+    }
+
+    /// How much of a request lies on its member.
+    fn inside(&self, asked: &Asked) -> u64 {
+        let size = self.members[asked.member as usize].size;
+        size.saturating_sub(asked.offset).min(u64::from(asked.length))
+    }
+
+    fn command(&self, request: &Request) -> Command {
+        let asked = &request.asked;
+        let Member { nsid, block_bytes, .. } = self.members[asked.member as usize];
+        let transfer = |make: fn(u32, u64, u32, u32) -> Command, fua: bool| {
+            let (block, length) = (asked.offset / u64::from(block_bytes), self.inside(asked) as u32);
+            make(nsid, block, length, block_bytes).with_data(request.address).with_fua(fua)
+        };
+        match asked.op {
+            Op::Read => transfer(Command::read, self.read_fua),
+            Op::Write => transfer(Command::write, self.write_fua),
+            Op::SyncData | Op::Sync | Op::Trim => Command::flush(nsid),
+        }
+    }
+}
+
+impl Form for Commands {
+    const NAME: &'static str = NAME;
+    const SETUP: u32 = abi::SETUP_SQE128 | abi::SETUP_CQE32;
+    // Before Linux 6.12 a command in a registered buffer counts as many pieces as the whole buffer has pages, and a drive takes
+    // 127 at most (`blk_rq_map_user_bvec`, `NVME_MAX_SEGS`).
+    const REGISTERED_BYTES: usize = 64 * 4096;
+    type Sqe = Sqe128;
+    type Cqe = Cqe32;
+
+    fn features(&self) -> Vec<String> {
+        let forced = [(self.read_fua, "readfua"), (self.write_fua, "writefua")];
+        let forced = forced.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned());
+        std::iter::once("NVMe commands".to_owned()).chain(forced).collect()
+    }
+
+    #[inline]
+    fn settled(&self, asked: &Asked) -> Option<i64> {
+        let Member { block_bytes, writable, .. } = self.members[asked.member as usize];
+        if asked.op.is_sync() {
+            return None;
+        }
+        let block = u64::from(block_bytes);
+        if !asked.offset.is_multiple_of(block) || !u64::from(asked.length).is_multiple_of(block) {
+            return Some(-i64::from(libc::EINVAL));
+        }
+        if asked.op == Op::Write && !writable {
+            return Some(-i64::from(libc::EBADF));
+        }
+        (self.inside(asked) == 0).then_some(0)
+    }
+
+    #[inline]
+    fn entry(&self, request: &Request) -> Sqe128 {
+        let transfers = !request.asked.op.is_sync();
+        let buffer = request.buffer.filter(|_| transfers);
+        Sqe128 {
+            opcode: abi::OP_URING_CMD,
+            flags: request.flags(),
+            ioprio: 0,
+            fd: request.fd,
+            command_op: URING_COMMAND,
+            reserved1: 0,
+            addr: 0,
+            len: 0,
+            command_flags: if buffer.is_some() { abi::URING_CMD_FIXED } else { 0 },
+            user_data: u64::from(request.id),
+            buf_index: buffer.unwrap_or(0),
+            personality: 0,
+            file_index: 0,
+            command: self.command(request),
+            reserved2: 0,
+        }
+    }
+
+    #[inline]
+    fn completion(cqe: &Cqe32) -> (u32, i32) {
+        (cqe.cqe.user_data as u32, cqe.cqe.res)
+    }
+
+    #[inline]
+    fn outcome(&self, result: i32, asked: impl FnOnce() -> Asked) -> (i64, Option<io::Error>) {
+        match u16::try_from(result) {
+            Ok(0) => {
+                let asked = asked();
+                (if asked.op.is_sync() { 0 } else { self.inside(&asked) as i64 }, None)
+            }
+            Ok(status) => (-i64::from(libc::EIO), Some(io::Error::other(status_words(status)))),
+            Err(_) if result == -libc::EINVAL => {
+                (i64::from(result), Some(io::Error::new(io::ErrorKind::InvalidInput, NOT_TAKEN)))
+            }
+            Err(_) => (i64::from(result), None),
+        }
+    }
+}
+
+impl IoUring<Linux, Commands> {
+    /// Opens a ring of NVMe commands for a device that is a namespace, or made of namespaces.
+    ///
+    /// # Errors
+    /// [`EngineError`], also where the kernel passes no such commands, which a first read tells.
+    pub fn of_commands(device: Arc<dyn Device>, config: &EngineConfig) -> Result<Self, EngineError> {
+        Self::of_commands_with_kernel(Linux, device, config)
+    }
+}
+
+impl<K: Kernel> IoUring<K, Commands> {
+    /// The same through `kernel`.
+    ///
+    /// # Errors
+    /// As [`IoUring::of_commands`].
+    pub fn of_commands_with_kernel(
+        kernel: K,
+        device: Arc<dyn Device>,
+        config: &EngineConfig,
+    ) -> Result<Self, EngineError> {
+        let form = |members: &[Arc<dyn Device>]| Commands::of(members, config);
+        let mut engine = Self::open(kernel, device, config, form).map_err(|error| {
+            // A kernel before 5.19 knows no such entries.
+            let is_unknown = error.source.raw_os_error() == Some(libc::EINVAL);
+            if error.operation == "io_uring_setup" && is_unknown { not_passed() } else { error }
+        })?;
+        engine.try_commands()?;
+        Ok(engine)
+    }
+
+    /// Reads a block, so that a kernel or driver that passes no commands says so now and not at every request.
+    fn try_commands(&mut self) -> Result<(), EngineError> {
+        let mut failure = self.first_read()?.map(|failure| failure.cause);
+        if is_not_taken(failure.as_ref()) && self.slots_per_buffer > 0 {
+            self.give_buffers_back();
+            failure = self.first_read()?.map(|failure| failure.cause);
+        }
+        let not_taken = is_not_taken(failure.as_ref());
+        let Some(RequestError::Os(error)) = failure else { return Ok(()) };
+        match error.raw_os_error() {
+            _ if not_taken => Err(not_passed()),
+            Some(libc::EOPNOTSUPP | libc::ENOTTY) => Err(not_passed()),
+            Some(libc::EACCES | libc::EPERM) => {
+                Err(EngineError { engine: NAME, operation: "send a command", source: error })
+            }
+            // Whatever else is wrong is the first request's to report.
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the driver did not take a command (EINVAL), whatever words stand for that.
+fn is_not_taken(failure: Option<&RequestError>) -> bool {
+    matches!(failure, Some(RequestError::Os(error)) if error.kind() == io::ErrorKind::InvalidInput)
+}
+
+/// What a driver that does not take a command may mean.
+const NOT_TAKEN: &str = "the driver did not take the command: it is longer than queue/max_hw_sectors_kb, or its buffer lies \
+                         in more pieces than queue/max_segments";
+
+fn not_passed() -> EngineError {
+    Misfit::NotPassed { engine: NAME }.of(NAME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(writable: bool) -> Commands {
+        let member = |nsid, block_bytes| Member { nsid, block_bytes, size: 1 << 20, writable };
+        let members = Box::new([member(1, 512), member(7, 4096)]);
+        Commands { members, read_fua: false, write_fua: true }
+    }
+
+    fn asked(op: Op, member: u32, offset: u64, length: u32) -> Asked {
+        Asked { op, member, offset, length }
+    }
+
+    fn entry(asked: Asked, buffer: Option<u16>) -> Sqe128 {
+        let request =
+            Request { id: 9, asked, fd: 3, is_registered: true, address: 0x1234_5000, buffer, priority: 0 };
+        commands(true).entry(&request)
+    }
+
+    #[test]
+    fn requests_become_commands_of_their_member() {
+        let read = entry(asked(Op::Read, 1, 8192, 16384), Some(2));
+        assert_eq!((read.opcode, read.flags, read.fd, read.user_data), (46, 1, 3, 9));
+        assert_eq!((read.command_flags, read.buf_index, read.command_op), (1, 2, URING_COMMAND));
+        let command = read.command;
+        assert_eq!(
+            (command.opcode, command.nsid, command.addr, command.data_len),
+            (2, 7, 0x1234_5000, 16384)
+        );
+        assert_eq!((command.cdw10, command.cdw11, command.cdw12), (2, 0, 3), "third block, four blocks");
+        let write = entry(asked(Op::Write, 0, 512, 1024), None).command;
+        assert_eq!((write.opcode, write.nsid, write.cdw10, write.cdw12), (1, 1, 1, 1 | 1 << 30));
+        let flush = entry(asked(Op::Sync, 0, 0, 0), Some(0));
+        assert_eq!((flush.command_flags, flush.command), (0, Command::flush(1)));
+    }
+
+    #[test]
+    fn what_the_block_layer_would_refuse_is_not_sent() {
+        let form = commands(true);
+        let end = 1 << 20;
+        for (request, result) in [
+            (asked(Op::Read, 0, 0, 512), None),
+            (asked(Op::Read, 1, 0, 512), Some(-libc::EINVAL)),
+            (asked(Op::Read, 1, 512, 4096), Some(-libc::EINVAL)),
+            (asked(Op::Write, 1, 4096, 4096), None),
+            (asked(Op::Read, 0, end - 512, 1024), None),
+            (asked(Op::Read, 0, end, 512), Some(0)),
+            (asked(Op::Write, 0, u64::MAX - 511, 512), Some(0)),
+            (asked(Op::SyncData, 0, 0, 0), None),
+        ] {
+            assert_eq!(form.settled(&request), result.map(i64::from), "{request:?}");
+        }
+        let write = asked(Op::Write, 0, 0, 512);
+        assert_eq!(commands(false).settled(&write), Some(-i64::from(libc::EBADF)));
+        assert_eq!(commands(false).settled(&asked(Op::Read, 0, 0, 512)), None);
+    }
+
+    #[test]
+    fn what_lies_beyond_the_end_is_not_asked_for_and_not_counted() {
+        let request = asked(Op::Read, 0, (1 << 20) - 512, 1024);
+        let command = entry(request, None).command;
+        assert_eq!((command.data_len, command.cdw12), (512, 0));
+        assert_eq!(commands(true).outcome(0, || request).0, 512);
+    }
+
+    #[test]
+    fn a_status_is_told_in_words_and_an_errno_stays_one() {
+        let form = commands(true);
+        let read = asked(Op::Read, 0, 0, 512);
+        let (result, error) = form.outcome(0x4281, || read);
+        assert_eq!(result, -i64::from(libc::EIO));
+        assert!(error.expect("words").to_string().contains("Unrecovered Read Error"));
+        let (result, error) = form.outcome(-libc::EAGAIN, || read);
+        assert!(result == -i64::from(libc::EAGAIN) && error.is_none());
+        assert_eq!(form.outcome(0, || read).0, 512);
+        assert_eq!(form.outcome(0, || asked(Op::Sync, 0, 0, 0)).0, 0);
+    }
+}

@@ -1,0 +1,132 @@
+//! What the entries of a ring look like, and what its completions say.
+//!
+//! A [`Plain`] ring asks the kernel to read, write or sync a file. One of [`Commands`](super::commands::Commands) has larger
+//! entries and hands commands on to a driver. All else of a ring is the same.
+
+use std::fmt::Debug;
+use std::io;
+
+use crate::engine::Op;
+use crate::uring_abi::{self as abi, Cqe, Sqe};
+
+/// What is asked of one descriptor.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// A read, a write or a sync.
+    pub op: Op,
+    /// Which of the device's descriptors.
+    pub member: u32,
+    /// Where, in bytes.
+    pub offset: u64,
+    /// How much, in bytes.
+    pub length: u32,
+}
+
+/// A request on its way into an entry.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// By what its completion is told.
+    pub id: u32,
+    /// What it does.
+    pub asked: Asked,
+    /// The descriptor, or its number among the registered ones.
+    pub fd: i32,
+    /// Whether the descriptor is a registered one.
+    pub is_registered: bool,
+    /// Where its data are.
+    pub address: u64,
+    /// The registered buffer that they lie in, where there is one.
+    pub buffer: Option<u16>,
+    /// Its I/O priority, as the kernel has it (`ioprio`).
+    pub priority: u16,
+}
+
+impl Request {
+    pub(super) fn flags(&self) -> u8 {
+        if self.is_registered { abi::SQE_FIXED_FILE } else { 0 }
+    }
+}
+
+/// See the module's argument.
+pub trait Form: Debug + 'static {
+    /// The engine's name.
+    const NAME: &'static str;
+    /// The flags of io_uring_setup(2) that its entries need.
+    const SETUP: u32;
+    /// The most bytes of slots that are registered as one buffer; a larger slot is one by itself.
+    const REGISTERED_BYTES: usize = super::register::MAX_REGISTERED;
+    /// What io_uring_enter(2) reads.
+    type Sqe: Copy + Debug;
+    /// What it writes.
+    type Cqe: Copy + Debug;
+
+    /// Words for the record, beside those for the ring.
+    fn features(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The result of a request that is not to be made: bytes, or `-errno`.
+    fn settled(&self, _asked: &Asked) -> Option<i64> {
+        None
+    }
+
+    /// The entry that makes a request; never called for a discard.
+    fn entry(&self, request: &Request) -> Self::Sqe;
+
+    /// The id of what has completed, and the kernel's result.
+    fn completion(cqe: &Self::Cqe) -> (u32, i32);
+
+    /// What a result comes to, as bytes or `-errno`, and the error behind it where that says more.
+    fn outcome(&self, result: i32, asked: impl FnOnce() -> Asked) -> (i64, Option<io::Error>);
+}
+
+/// Reads, writes and syncs of a file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Plain;
+
+impl Form for Plain {
+    const NAME: &'static str = "io_uring";
+    const SETUP: u32 = 0;
+    type Sqe = Sqe;
+    type Cqe = Cqe;
+
+    #[inline(always)]
+    fn entry(&self, request: &Request) -> Sqe {
+        let Asked { op, offset, length, .. } = request.asked;
+        let (opcode, op_flags) = match (op, request.buffer.is_some()) {
+            (Op::Read, true) => (abi::OP_READ_FIXED, 0),
+            (Op::Read, false) => (abi::OP_READ, 0),
+            (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
+            (Op::Write, false) => (abi::OP_WRITE, 0),
+            (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
+            (Op::Sync | Op::Trim, _) => (abi::OP_FSYNC, 0),
+        };
+        let transfers = matches!(op, Op::Read | Op::Write);
+        Sqe {
+            opcode,
+            flags: request.flags(),
+            ioprio: if transfers { request.priority } else { 0 },
+            fd: request.fd,
+            off: if transfers { offset } else { 0 },
+            addr: if transfers { request.address } else { 0 },
+            len: if transfers { length } else { 0 },
+            op_flags,
+            user_data: u64::from(request.id),
+            buf_index: if transfers { request.buffer.unwrap_or(0) } else { 0 },
+            personality: 0,
+            file_index: 0,
+            addr3: 0,
+            reserved: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn completion(cqe: &Cqe) -> (u32, i32) {
+        (cqe.user_data as u32, cqe.res)
+    }
+
+    #[inline(always)]
+    fn outcome(&self, result: i32, _asked: impl FnOnce() -> Asked) -> (i64, Option<io::Error>) {
+        (i64::from(result), None)
+    }
+}

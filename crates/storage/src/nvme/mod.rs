@@ -1,0 +1,17 @@
+//! NVMe namespaces by the commands that they take.
+//!
+//! A namespace has two nodes: a block device (`/dev/nvme0n1`) and, from Linux 5.13, a character device (`/dev/ng0n1`) to which
+//! commands are sent past the block layer. No system call of the second looks at what the first is used for. So whoever
+//! writes must find the first ([`crate::sysfs`]) and ask there.
+//!
+//! Bytes are those of `linux/nvme_ioctl.h` and of the NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0.
+
+mod command;
+mod identify;
+mod ioctl;
+mod status;
+
+pub(crate) use command::{Command, URING_COMMAND};
+pub(crate) use identify::Identity;
+pub(crate) use ioctl::{identify, namespace_id, submit};
+pub(crate) use status::words as status_words;
