@@ -159,3 +159,27 @@ fn zones_sequences_and_copies_reach_the_workload_and_are_written_as_they_are_rea
         assert!(error.contains(words), "{options}: {error}");
     }
 }
+
+#[test]
+fn page_faults_are_made_in_memory_that_each_copy_has_for_itself() {
+    let text =
+        "[a]\nioengine=page_fault\nrw=randrw\nsize=8*1024*$pagesize\nbs=$pagesize\nnumjobs=3\niodepth=8\n";
+    let jobs = read(text).expect("reads");
+    let page = storage::pages::page_bytes() as u64;
+    assert_eq!(jobs.len(), 3);
+    for job in &jobs {
+        assert_eq!((job.act, job.workload.numjobs, job.workload.iodepth), (Some(Act::Fault), 1, 1));
+        assert_eq!((job.workload.bs, job.file_bytes()), (page, Some(8192 * page)));
+    }
+    let of_range = job("ioengine=page_fault\nrw=write\nsize=64m\nbsrange=16k-1M\nblockalign=2M");
+    assert_eq!(of_range.workload.bssplit.len(), 64);
+    assert!(refusal("ioengine=page_fault").contains("add size=1g"));
+    let refused = |options: &str| refusal(&format!("ioengine=page_fault\nsize=1m\n{options}"));
+    assert!(refused("rw=trim").contains("page_fault reads and writes"));
+    assert!(refused("offset=4k").contains("offset=4k"));
+    assert!(refused("nrfiles=2").contains("nrfiles=2"));
+    assert!(refused("filename=x\nnumjobs=2").contains("numjobs=2"));
+    assert!(refused("fsync=1\nrw=write").contains("fsync=1"));
+    assert!(refused("verify=md5\nrw=write").contains("verify=md5"));
+    assert!(refusal("size=8k*$ncpus").contains("cannot be calculated"));
+}

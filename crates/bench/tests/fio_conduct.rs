@@ -405,3 +405,79 @@ fn blocks_that_are_wrong_are_counted_where_a_job_goes_on_with_them() {
     assert_eq!((failed, record.verified_blocks, record.total.ios), (vec![("verify", 128)], 128, 0));
     assert!(record.has_warning(WarningCode::FailedRequests));
 }
+
+#[test]
+fn atomic_writes_are_those_of_engines_and_workloads_that_keep_the_flag() {
+    let job = one(
+        "rw=randwrite\nsize=1m\nioengine=libaio\ndirect=1\natomic=1\nverify=crc64\nverify_write_sequence=0\nnumjobs=4",
+    );
+    assert!(job.conduct.atomic && job.conduct.any_generation && job.workload.regions_overlap());
+    assert!(job.notes.iter().all(|note| !note.contains("told as wrong")), "{:?}", job.notes);
+    assert!(
+        !one("rw=randread\nsize=1m\nioengine=libaio\ndirect=1\natomic=1").conduct.atomic,
+        "it writes nothing"
+    );
+    let refused =
+        |options: &str| refusal(&format!("[job]\nfilename=/x\nsize=1m\natomic=1\nrw=write\n{options}\n"));
+    assert!(refused("direct=1").contains("only io_uring and libaio"));
+    assert!(refused("direct=1\nioengine=pvsync2").contains("only io_uring and libaio"));
+    assert!(refused("ioengine=io_uring").contains("add direct=1"));
+    assert!(refused("ioengine=io_uring\ndirect=1\nbssplit=4k/50:8k/50").contains("several sizes"));
+    let error = run("[job]\nfilename=/x\nsize=1m\natomic=1\nrw=write\nioengine=io_uring\ndirect=1\n")
+        .expect_err("memory has none");
+    assert!(error.to_string().contains("atomic=1: mem:1m: it is not one file"), "{error}");
+    assert_eq!(error.class(), ErrorClass::Invalid);
+}
+
+#[test]
+fn copies_that_write_the_same_blocks_are_verified_where_any_write_will_do() {
+    let text =
+        "[job]\nfilename=/x\nsize=1m\nrw=randwrite\nbs=4k\nverify=crc32c\nnumjobs=3\nioengine=io_uring\n";
+    assert!(run(text).is_err(), "which write was the last is not known");
+    let arranged = run(&format!("{text}do_verify=0\nverify_write_sequence=0\n")).expect("is allowed");
+    assert_eq!(arranged.records[0].as_ref().expect("ran").total.ios, 3 * 256);
+}
+
+#[test]
+fn a_pass_to_the_steady_state_writes_more_than_the_space_and_ends() {
+    let text =
+        "[job]\nfilename=/x\nrw=randwrite\nbs=4k\nnorandommap\nsprandom=1\nspr_op=0.25\nspr_num_regions=8\n";
+    let plan = jobs(text).remove(0).conduct.steady_writes.expect("is asked for");
+    assert_eq!((plan.over_provisioning, plan.regions, plan.defers), (0.25, 8, false));
+    let arranged = run(text).expect("runs");
+    let record = arranged.records[0].as_ref().expect("ran");
+    assert_eq!((record.total.ios, plan.writes(256) > 300), (plan.writes(256), true));
+    let cached = one("rw=randwrite\nsize=1m\nsprandom\nspr_cs=64k");
+    assert_eq!(
+        (cached.conduct.cache_bytes, cached.conduct.steady_writes.expect("is on").defers),
+        (65536, true)
+    );
+    let error = run(&text.replace("regions=8", "regions=1000")).expect_err("has 256 blocks");
+    assert!(error.to_string().contains("spr_num_regions=1000: a region of mem:1m has 0 bytes"), "{error}");
+    run(&format!("{text}spr_cs=1m\n")).expect_err("a region is smaller than the cache");
+}
+
+#[test]
+fn what_would_change_the_pass_to_the_steady_state_is_refused() {
+    let refused = |options: &str| {
+        refusal(&format!("[job]\nfilename=/x\nsize=1m\nrw=randwrite\nsprandom=1\n{options}\n"))
+    };
+    for options in [
+        "rw=write",
+        "rw=randrw",
+        "time_based\nruntime=1",
+        "io_size=2m",
+        "numjobs=2",
+        "bssplit=4k/50:8k/50",
+        "random_distribution=zipf",
+        "percentage_random=50",
+        "blockalign=8k",
+        "verify=md5",
+        "filename=/x:/y",
+        "ioengine=null",
+    ] {
+        assert!(refused(options).contains("sprandom"), "{options}");
+    }
+    assert!(refused("spr_op=1.5").contains("not between 0 and 1"));
+    assert!(refused("sprandom=0\nspr_op=0.2").contains("belongs to sprandom"));
+}

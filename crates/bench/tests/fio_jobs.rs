@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bench::fio::{JobFile, JobFileError};
+use bench::fio::{JobFile, JobFileError, options_of};
 use bench::run::cohorts::{Arrangement, Ends};
 use measure::Workload;
 use measure::workload::{
@@ -193,8 +193,14 @@ fn variables_come_from_the_environment_and_must_be_set() {
         error.to_string(),
         "e.fio:2: filename=/data/${WHERE}/f: the environment variable 'WHERE' is not set"
     );
-    let error = read("[a]\nfilename=/x\nsize=4*$mb_memory").unwrap_err();
-    assert!(error.to_string().contains("$mb_memory is not replaced"), "{error}");
+    let file = read("[a]\nfilename=/x\nbs=2*$pagesize").unwrap();
+    assert_eq!(file.groups[0].jobs[0].workload.bs, 2 * storage::pages::page_bytes() as u64);
+    let error = read("[a]\nfilename=/x\nsize=4k*$pagesize").unwrap_err();
+    assert!(
+        error.to_string().contains("size=4k*$pagesize: '4k*4096' cannot be calculated")
+            || storage::pages::page_bytes() != 4096,
+        "{error}"
+    );
 }
 
 #[test]
@@ -436,7 +442,14 @@ fn sizes_by_direction_are_taken_as_far_as_the_job_uses_them() {
     let range = workload("bsrange=4k-16k").bssplit;
     let expected: Vec<SizeShare> = (1..=4).map(|n| SizeShare { bs: n * 4096, percent: 25 }).collect();
     assert_eq!(range, expected);
-    assert!(refusal("bsrange=4k-12k").contains("bssplit"));
+    let many = workload("bsrange=4k-12k");
+    assert_eq!(
+        many.bssplit.iter().map(|size| (size.bs, size.percent)).collect::<Vec<_>>(),
+        [(4096, 0), (8192, 0), (12288, 0)]
+    );
+    assert_eq!((many.mean_bs(), many.validate()), (8192.0, Ok(())));
+    assert!(options_of(&many).contains(&("bsrange".to_owned(), "4k-12k".to_owned())));
+    assert!(refusal("bsrange=4k-2m").contains("more than 256"));
     assert!(refusal("bsrange=8k-4k").contains("below the lower one"));
     assert_eq!(workload("rw=randread\nblockalign=4k").bs, 4096);
     assert_eq!(workload("rw=randread\nblockalign=16k").blockalign, Some(16 << 10));

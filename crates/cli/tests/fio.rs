@@ -350,3 +350,45 @@ fn failures_that_a_job_lives_with_are_counted_and_told_as_fio_counts_them() {
     let (_, out, error) = flashwright(&[]);
     assert!(format!("{out}{error}").contains("W-FAILED-REQUESTS"), "{out}{error}");
 }
+
+#[test]
+fn page_faults_are_counted_and_too_much_memory_is_refused_before_anything_runs() {
+    let place = place();
+    let folder = place.path();
+    let global = "[global]\nioengine=page_fault\nbs=$pagesize\nstonewall\n";
+    job_file(
+        folder,
+        &format!(
+            "{global}[w]\nrw=write\nsize=256*$pagesize\n[hot]\nrw=randread\nsize=64*$pagesize\nloops=3\nnumjobs=2\n"
+        ),
+    );
+    let document = document(folder);
+    let job = |at: usize| &document["jobs"][at]["record"];
+    assert_eq!(
+        (job(0)["total"]["ios"].as_u64(), job(1)["total"]["ios"].as_u64()),
+        (Some(256), Some(192)),
+        "{document}"
+    );
+    assert_eq!(job(0)["target"]["kind"], "operations");
+    assert_eq!(job(0)["engine"]["used"], "page_fault");
+    job_file(
+        folder,
+        &format!("{global}[w]\nrw=write\nsize=1m\nfilename=w\n[much]\nsize=64*1024*1024*$mb_memory\n"),
+    );
+    is_refused(folder, 2, "of memory are asked for");
+}
+
+#[test]
+fn a_pass_to_the_steady_state_leaves_no_block_unwritten() {
+    let place = place();
+    let folder = place.path();
+    job_file(folder, "[a]\nfilename=data\nsize=1m\nrw=randwrite\nbs=4k\nsprandom=1\nspr_num_regions=10\n");
+    let dry = works(folder, &["bench", "j.fio", "--dry-run"]).out;
+    assert!(dry.contains("until the steady state of random writes, 1.15 times 1 MiB"), "{dry}");
+    let document = document(folder);
+    let written = document["record"]["total"]["write_bytes"].as_u64().expect("a number");
+    assert!((1_160_000..1_240_000).contains(&written), "{written}");
+    let data = fs::read(folder.join("data")).expect("reads");
+    assert_eq!(data.len(), 1 << 20);
+    assert!(data.chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "a block was not written");
+}

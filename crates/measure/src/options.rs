@@ -170,8 +170,7 @@ impl WorkloadOption {
                 if split.is_empty() {
                     return None;
                 }
-                let share = |s: &SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
-                split.iter().map(share).collect::<Vec<_>>().join(":")
+                split.iter().map(SizeShare::to_string).collect::<Vec<_>>().join(":")
             }
             (ValueKind::SignedSize, Value::Number(n)) => signed_size_text(n.as_i64().unwrap_or_default()),
             (ValueKind::Distribution, _) => workload.random_distribution.to_string(),

@@ -161,8 +161,36 @@ pub struct SizeShare {
     #[serde(with = "words::size")]
     #[schemars(with = "u64")]
     pub bs: u64,
-    /// Share of the requests, 1–100 percent.
+    /// Share of the requests, 1–100 percent; 0 in all entries where each size is as frequent as any other.
     pub percent: u8,
+}
+
+impl SizeShare {
+    /// How many requests of [`all_draws`] have this size.
+    #[must_use]
+    #[inline]
+    pub fn draws(self) -> u64 {
+        u64::from(self.percent.max(1))
+    }
+}
+
+/// As it is typed: `4k/60`, and `4k` where each size is as frequent as any other.
+impl std::fmt::Display for SizeShare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bs = units::bytes_short(self.bs);
+        if self.percent == 0 { write!(f, "{bs}") } else { write!(f, "{bs}/{}", self.percent) }
+    }
+}
+
+/// Of how many requests the sizes of a split have their shares: 100, or as many as there are sizes where each is as
+/// frequent as any other.
+#[must_use]
+#[inline]
+pub fn all_draws(split: &[SizeShare]) -> u64 {
+    match split.first() {
+        Some(SizeShare { percent: 0, .. }) => split.len() as u64,
+        _ => 100,
+    }
 }
 
 /// Requests in flight while the queues of all jobs are full. `separate_devices` is how many devices a job serves one by
@@ -440,7 +468,8 @@ impl Workload {
     #[must_use]
     pub fn mean_bs(&self) -> f64 {
         let mean = |split: &[SizeShare]| -> f64 {
-            split.iter().map(|share| share.bs as f64 * f64::from(share.percent) / 100.0).sum()
+            let all = all_draws(split) as f64;
+            split.iter().map(|share| share.bs as f64 * share.draws() as f64 / all).sum()
         };
         let reads = if self.bssplit.is_empty() { self.bs as f64 } else { mean(&self.bssplit) };
         if self.write_bssplit.is_empty() {

@@ -2,7 +2,7 @@
 
 use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Given, Pareto, Rng, Sequential, Uniform, Zipf, Zoned};
-use measure::workload::{RandomDistribution, RateProcess, Rw, Workload};
+use measure::workload::{RandomDistribution, RateProcess, Rw, Workload, all_draws};
 
 use crate::device::{Operation, Time};
 
@@ -34,8 +34,9 @@ pub(crate) struct Stream {
     position: u64,
     region: Region,
     unit: u64,
-    /// Sizes with their cumulative shares in percent.
-    sizes: Vec<(u32, u8)>,
+    /// Sizes with their cumulative shares of `draws` requests.
+    sizes: Vec<(u32, u64)>,
+    draws: u64,
     /// Percentage of reads, and what the rest is.
     read_percent: u8,
     other: Operation,
@@ -85,7 +86,7 @@ impl Stream {
             split => split
                 .iter()
                 .map(|size| {
-                    share += size.percent;
+                    share += size.draws();
                     (size.bs as u32, share)
                 })
                 .collect(),
@@ -112,6 +113,7 @@ impl Stream {
             region,
             unit,
             sizes,
+            draws: all_draws(&workload.bssplit),
             read_percent,
             other: if workload.rw.writes() { Operation::Write } else { Operation::Trim },
             left: if endless { u64::MAX } else { region.length / unit * unit },
@@ -141,7 +143,7 @@ impl Stream {
         let bytes = match self.sizes.as_slice() {
             [(bytes, _)] => *bytes,
             sizes => {
-                let drawn = self.rng.below(100) as u8;
+                let drawn = self.rng.below(self.draws);
                 sizes.iter().find(|(_, share)| drawn < *share).map_or(sizes[0].0, |(bytes, _)| *bytes)
             }
         };

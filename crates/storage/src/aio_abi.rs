@@ -5,7 +5,8 @@
 #[repr(C)]
 pub struct Iocb {
     pub data: u64,
-    /// `aio_key` and `aio_rw_flags`, whose order depends on the byte order; both stay 0.
+    /// `aio_key`, which stays 0, and `aio_rw_flags`. Their order depends on the byte order, so that the flags are the
+    /// upper half of the number on every machine.
     pub key_and_rw_flags: u64,
     pub opcode: u16,
     pub priority: i16,

@@ -20,6 +20,7 @@
 //! write(2), so no engine could drive it. How much of the mapping they cover is then read from
 //! `/proc/self/smaps`, because a request for huge pages is not a promise.
 
+mod faulting;
 mod socket;
 
 use std::fs::File;
@@ -27,6 +28,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
+pub use self::faulting::FaultingMemory;
 pub use self::socket::{MOST_RUNS, Run};
 use crate::device::sys;
 use crate::pages::PageChoice;

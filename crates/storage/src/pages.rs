@@ -216,10 +216,16 @@ fn huge_bytes_within(smaps: &str, range: Range<usize>) -> usize {
     huge
 }
 
-/// Maps whole pages at a multiple of `alignment`: maps that much more and cuts off both ends.
-fn raw_map_aligned(length: usize, alignment: usize) -> io::Result<NonNull<u8>> {
+/// Bytes of a page of this machine, of the smallest kind.
+#[must_use]
+pub fn page_bytes() -> usize {
     // SAFETY: sysconf takes a number.
-    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE);
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE)
+}
+
+/// Maps whole pages at a multiple of `alignment`: maps that much more and cuts off both ends.
+pub(crate) fn raw_map_aligned(length: usize, alignment: usize) -> io::Result<NonNull<u8>> {
+    let page = page_bytes();
     if alignment <= page {
         return raw_map(length, 0);
     }

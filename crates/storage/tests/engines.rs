@@ -9,7 +9,7 @@ use std::sync::Arc;
 use lab::Loop;
 use rig::{BLOCK, MIB, config, memory, options, scratch, seed};
 use storage::conformance::{check_device, check_engine};
-use storage::device::{Device, DeviceSpec, open};
+use storage::device::{Device, DeviceSpec, atomic_writes, open};
 use storage::engine::{
     AnyEngine, Engine, EngineConfig, IoEngine, IoUring, Libaio, MemoryCopy, Mmap, Op, Posixaio, Psync,
     RequestError, availability,
@@ -367,5 +367,32 @@ fn engines_survive_any_order_of_calls() {
         check_engine(&device, first.wrapping_add(round), IoUring::new);
         check_engine(&device, first.wrapping_add(round), Libaio::new);
         check_engine(&device, first.wrapping_add(round), Psync::new);
+    }
+}
+
+#[test]
+fn a_write_that_is_to_be_atomic_is_made_so_or_refused() {
+    let Some(device) = scratch(&std::env::temp_dir(), SIZE, true) else { return };
+    let sizes = atomic_writes(device.fd()).expect("the kernel says");
+    let is_atomic = sizes.is_some_and(|sizes| sizes.contains(&u64::from(BLOCK)));
+    let config = EngineConfig { atomic: true, ..config(2) };
+    for choice in [IoEngine::IoUring, IoEngine::Libaio] {
+        let Ok((mut engine, _)) = storage::engine::open(choice, &device, &config) else {
+            eprintln!("SKIPPED: {} is not to be had here", choice.word());
+            continue;
+        };
+        let endings = storage::on_engine!(&mut engine, engine => {
+            engine.prepare(0, Op::Write, 0, BLOCK);
+            let mut endings = rig::finish(engine);
+            engine.prepare(1, Op::Read, 0, BLOCK);
+            endings[1] = rig::finish(engine)[1].take();
+            endings
+        });
+        let wrote = endings[0].as_ref().expect("ended").is_ok();
+        assert_eq!(wrote, is_atomic, "{}: a write that cannot be atomic was made", choice.word());
+        assert!(endings[1].as_ref().expect("ended").is_ok(), "{}: a read is no write", choice.word());
+    }
+    for choice in [IoEngine::Psync, IoEngine::Auto] {
+        assert!(storage::engine::open(choice, &device, &config).is_err(), "{} drops the flag", choice.word());
     }
 }

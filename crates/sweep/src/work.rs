@@ -148,12 +148,7 @@ pub(crate) fn request_word(workload: &Workload) -> String {
     if workload.bssplit.is_empty() {
         return units::bytes_short(workload.bs);
     }
-    let entries: Vec<String> = workload
-        .bssplit
-        .iter()
-        .map(|share| format!("{}/{}", units::bytes_short(share.bs), share.percent))
-        .collect();
-    entries.join(":")
+    workload.bssplit.iter().map(ToString::to_string).collect::<Vec<_>>().join(":")
 }
 
 /// What is fixed besides class and size. Left out where it is at its default, so that labels stay short.

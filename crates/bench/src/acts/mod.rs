@@ -1,5 +1,5 @@
-//! Requests that move no data: fio's engines `null`, `filecreate`, `filestat`, `filedelete`, `dircreate`, `dirstat`,
-//! `dirdelete`, `falloc`, `ftruncate` and `cpuio`.
+//! Requests that move no data to a drive: fio's engines `null`, `filecreate`, `filestat`, `filedelete`, `dircreate`, `dirstat`,
+//! `dirdelete`, `falloc`, `ftruncate`, `page_fault` and `cpuio`.
 //!
 //! Each is a [`Device`] whose calls do what the engine does ([`Device::performs`]), so that the loop, the clock, rates, logs
 //! and figures are those of every other job. Such a device has the kind `operations`: bytes are counted as fio counts
@@ -8,10 +8,12 @@
 //! - [`Nothing`] answers every request at once: what flashwright itself costs.
 //! - [`Names`] makes, looks up or removes one name a request.
 //! - [`OnFile`] allocates ranges of a file, or sets its length.
+//! - [`Faults`] copies to and from memory that is there once it is touched.
 //! - `cpuio` makes no requests: [`Burn`](crate::run::burn::Burn).
 //!
 //! What is removed is what the run itself has made ([`made`]).
 
+mod faults;
 pub mod made;
 pub mod names;
 mod on_file;
@@ -30,6 +32,7 @@ use crate::run::{BenchError, Job};
 use measure::Workload;
 
 pub use crate::run::nothing::Nothing;
+pub use faults::Faults;
 pub use names::{Names, Operation};
 pub use on_file::{OnFile, Range};
 
@@ -40,6 +43,8 @@ pub enum Act {
     Nothing,
     /// There are none, and the threads compute: fio's `cpuio`.
     Compute,
+    /// Copies to and from memory of the job's own, whose pages are made meanwhile: fio's `page_fault`.
+    Fault,
     /// Something with a name each.
     Names(Operation),
     /// Something with the extent of a file.
@@ -53,6 +58,7 @@ impl Act {
         match word {
             "null" => Some(Self::Nothing),
             "cpuio" => Some(Self::Compute),
+            Faults::WORD => Some(Self::Fault),
             "falloc" => Some(Self::OnFile(Range::Allocate)),
             "ftruncate" => Some(Self::OnFile(Range::Truncate)),
             _ => Operation::ALL.into_iter().find(|operation| operation.word() == word).map(Self::Names),
@@ -65,6 +71,7 @@ impl Act {
         match self {
             Self::Nothing => "null",
             Self::Compute => "cpuio",
+            Self::Fault => Faults::WORD,
             Self::Names(operation) => operation.word(),
             Self::OnFile(range) => range.word(),
         }
@@ -96,6 +103,9 @@ pub enum ActError {
     /// A name is missing, and would be made among devices.
     #[error("{}: is missing, and no file is made among devices", .0.display())]
     AmongDevices(PathBuf),
+    /// There is not so much memory.
+    #[error("ioengine=page_fault: {0}")]
+    Memory(io::Error),
     /// A wish to stop came first.
     #[error("interrupted before anything was measured")]
     Interrupted,
@@ -121,7 +131,7 @@ impl ActError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Exists { .. } => ErrorClass::Refused,
-            Self::Missing(_) | Self::AmongDevices(_) | Self::Run(_) => ErrorClass::Invalid,
+            Self::Missing(_) | Self::AmongDevices(_) | Self::Run(_) | Self::Memory(_) => ErrorClass::Invalid,
             Self::Interrupted => ErrorClass::Interrupted,
             Self::Io { .. } => ErrorClass::Failed,
         }
@@ -134,6 +144,7 @@ impl ActError {
             Self::Exists { .. } => Some("name another directory=, or move it away".to_owned()),
             Self::Missing(_) => Some("make it first, or leave allow_file_create out".to_owned()),
             Self::Run(error) => error.hint(),
+            Self::Memory(_) => Some("lower size, or numjobs: each copy has memory of its own".to_owned()),
             Self::AmongDevices(_) => Some("check the name of the device".to_owned()),
             Self::Io { .. } | Self::Interrupted => None,
         }

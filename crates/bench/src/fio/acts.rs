@@ -83,7 +83,8 @@ pub(super) fn workload(
         nothing_to_make_durable(act, &workload)?;
     }
     if workload.verify.is_some() {
-        let problem = Problem::new(format!("ioengine={} writes no data", act.word()), "leave it out");
+        let what = if act == Act::Fault { "no drive" } else { "no data" };
+        let problem = Problem::new(format!("ioengine={} writes {what}", act.word()), "leave it out");
         return Err(("verify", problem));
     }
     if act != Act::Nothing && workload.iodepth > 1 {
@@ -103,10 +104,12 @@ pub(super) fn workload(
     };
     notes.push(match act {
         Act::Compute => "ioengine=cpuio makes no requests: its CPU time is all there is to see".to_owned(),
+        Act::Fault => "ioengine=page_fault copies to and from memory: no drive is read or written".to_owned(),
         _ => format!("ioengine={} moves no data: bytes are counted as fio counts them", act.word()),
     });
     match act {
-        Act::Nothing => nothing(workload),
+        Act::Nothing => with_size(act, workload),
+        Act::Fault => faulting(draft, with_size(act, workload)?, files),
         Act::Compute => computing(workload, files, notes),
         Act::Names(operation) => of_names(operation, draft, workload, files),
         Act::OnFile(range) => on_file(range, workload, files.count),
@@ -130,10 +133,35 @@ fn nothing_to_make_durable(act: Act, w: &Workload) -> Result<(), Fault> {
     }
 }
 
-fn nothing(workload: Workload) -> Result<Workload, Fault> {
+/// Without a file that has a size, the job has to say it.
+fn with_size(act: Act, workload: Workload) -> Result<Workload, Fault> {
     match workload.size {
         Some(_) => Ok(workload),
-        None => Err(("ioengine", Problem::new("null has no file that has a size", "add size=1g"))),
+        None => {
+            let reason = format!("{} has no file that has a size", act.word());
+            Err(("ioengine", Problem::new(reason, "add size=1g")))
+        }
+    }
+}
+
+/// As in fio, the memory of a copy is its own, and begins with its first byte.
+fn faulting(draft: &Draft, workload: Workload, files: Files) -> Result<Workload, Fault> {
+    let fault = |option, reason: &str, hint: &str| Err((option, Problem::new(reason, hint)));
+    let has_offset = workload.offset > 0 || workload.offset_increment.is_some_and(|step| step > 0);
+    let discards = matches!(workload.rw, Rw::Trim | Rw::RandTrim | Rw::TrimWrite | Rw::RandTrimWrite);
+    match () {
+        () if discards => fault("rw", "page_fault reads and writes", "write rw=read or rw=write"),
+        () if has_offset && workload.offset > 0 => {
+            fault("offset", "page_fault takes none, as in fio", "leave it out")
+        }
+        () if has_offset => fault("offset_increment", "page_fault takes none, as in fio", "leave it out"),
+        () if files.count > 1 => {
+            fault("nrfiles", "page_fault takes one file, as in fio", "leave it out, or raise numjobs")
+        }
+        () if draft.filename.is_some() && workload.numjobs > 1 => {
+            fault("numjobs", "each copy has memory of its own", "leave filename out")
+        }
+        () => Ok(workload),
     }
 }
 

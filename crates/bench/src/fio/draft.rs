@@ -9,6 +9,7 @@ pub(super) mod commands;
 pub(super) mod conduct;
 pub(super) mod numbers;
 pub(super) mod priorities;
+pub(super) mod steady_writes;
 pub(super) mod switches;
 pub(super) mod tolerance;
 pub(super) mod verify;
@@ -66,6 +67,7 @@ pub(super) struct Draft {
     pub acts: acts::ActsDraft,
     pub priorities: priorities::PrioritiesDraft,
     pub tolerance: tolerance::ToleranceDraft,
+    pub steady_writes: steady_writes::SteadyWritesDraft,
     pub create_on_open: bool,
     pub iodepth_batch: u32,
     pub size: Option<Size>,
@@ -108,6 +110,9 @@ pub(super) struct Draft {
     pub commands: Option<&'static str>,
     /// Each write is on the medium when it completes.
     pub write_fua: bool,
+    pub atomic: bool,
+    /// Blocks that are read back must be of the last write.
+    pub checks_sequence: bool,
     pub do_verify: bool,
     pub verify_is_given: bool,
     pub verify_only: bool,
@@ -143,6 +148,7 @@ impl Default for Draft {
             acts: acts::ActsDraft::default(),
             priorities: priorities::PrioritiesDraft::default(),
             tolerance: tolerance::ToleranceDraft::default(),
+            steady_writes: steady_writes::SteadyWritesDraft::default(),
             create_on_open: false,
             iodepth_batch: 1,
             size: None,
@@ -181,6 +187,8 @@ impl Default for Draft {
             fixed: false,
             commands: None,
             write_fua: false,
+            atomic: false,
+            checks_sequence: true,
             do_verify: true,
             verify_is_given: false,
             verify_only: false,

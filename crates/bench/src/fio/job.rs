@@ -16,6 +16,7 @@ use super::draft::{Draft, Reporting};
 use super::error::{Faults, JobFileError, Location, Problem};
 use super::fill;
 use super::keys::{self, Treatment};
+use super::keywords;
 use super::lines::{self, Environment, Section, Setting, Source};
 use super::paths::{Paths, length, paths, too_many};
 use super::resolve;
@@ -177,6 +178,8 @@ impl JobFile {
     fn build(path: &Path, source: Source, flags: &[(String, String)]) -> Result<Self, JobFileError> {
         let Source { mut sections, mut faults } = source;
         append(&mut sections, flags);
+        let not_calculated = keywords::replace(&mut sections);
+        faults.extend(not_calculated.into_iter().map(|(setting, problem)| refused(&setting, problem)));
         faults.extend(unknown(&sections).into_iter());
         let mut file = Self {
             path: path.to_owned(),
@@ -386,26 +389,14 @@ fn draft<'a>(globals: &'a [Setting], section: &'a Section) -> (Draft, Effective<
         let Some(key) = keys::find(name) else {
             continue;
         };
-        let result = no_expressions(setting).and_then(|()| match key.treatment {
+        let result = match key.treatment {
             Treatment::Supported(apply) => apply(&mut draft, setting.value.as_deref()),
             Treatment::Accepted(values) => accepted(values, key.note, setting.value.as_deref()),
             Treatment::Refused(hint) => Err(Problem::new(key.note, hint)),
-        });
+        };
         wrong.extend(result.err().map(|problem| refused(setting, problem)));
     }
     (draft, effective, wrong)
-}
-
-/// fio replaces three words of its own and then calculates; what it would come to is not guessed at.
-fn no_expressions(setting: &Setting) -> Result<(), Problem> {
-    let value = setting.value.as_deref().unwrap_or_default();
-    match ["$pagesize", "$mb_memory", "$ncpus"].into_iter().find(|word| value.contains(word)) {
-        Some(word) => Err(Problem::new(
-            format!("fio's keyword {word} is not replaced here"),
-            format!("write the number, or ${{{}}} from the environment", word[1..].to_uppercase()),
-        )),
-        None => Ok(()),
-    }
 }
 
 /// Whether a key that changes nothing has one of the values with which that is so.
@@ -457,7 +448,10 @@ fn jobs(
                 hint: problem.hint,
             },
         })?;
-    if workload.verify_backlog > 0 && matches!(paths, Paths::Shared(_)) && workload.regions_overlap() {
+    let checks_overlap = workload.verify_backlog > 0 || conduct.any_generation && workload.verify.is_some();
+    let overlaps = matches!(paths, Paths::Shared(_)) && workload.regions_overlap() && workload.rw.writes();
+    // An atomic write is there as a whole, or not yet.
+    if checks_overlap && overlaps && !conduct.atomic {
         let note =
             "copies of the job write the same blocks: one that another copy is just writing is told as wrong";
         notes.push(note.to_owned());

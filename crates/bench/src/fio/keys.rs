@@ -5,7 +5,9 @@
 //! three is unknown. There is no fourth way: nothing is skipped. `bench --cmdhelp` prints this table, and a
 //! test holds it against the installed fio's own list.
 
-use super::draft::{Apply, acts, commands, conduct, numbers, priorities, switches, tolerance, verify, words};
+use super::draft::{
+    Apply, acts, commands, conduct, numbers, priorities, steady_writes, switches, tolerance, verify, words,
+};
 
 /// What becomes of a key.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +74,7 @@ const SUPPORTED: &[Key] = &[
     takes("filename_format", &[], words::filename_format, "with `$jobname`, `$jobnum`, `$filenum`"),
     takes("rw", &["readwrite"], words::rw, "all but several requests at one random offset (`randread:8`); `read:8k` skips, `read:-8k` goes backwards"),
     takes("bs", &["blocksize"], numbers::bs, "a comma list has the sizes of reads, writes and trims"),
-    takes("bsrange", &["blocksize_range"], numbers::bsrange, "multiples of the lower end, each as often, as far as their number divides 100; else say `bssplit`"),
+    takes("bsrange", &["blocksize_range"], numbers::bsrange, "multiples of the lower end, each as often; at most 256 of them"),
     takes("bssplit", &[], numbers::bssplit, "shares must come to 100 %; sizes must be multiples of the smallest"),
     takes("ba", &["blockalign"], numbers::blockalign, "offsets of random requests are multiples of it; a multiple of the smallest block"),
     takes("iodepth", &[], numbers::iodepth, "1 with a synchronous engine, as in fio"),
@@ -119,6 +121,10 @@ const SUPPORTED: &[Key] = &[
     takes("zonesize", &[], numbers::zonesize, "with `zonemode=strided`: bytes moved in one zone before the next, whole blocks of one size"),
     takes("zonerange", &[], numbers::zonerange, "with `zonemode=strided`: how large a zone is; `zonesize` where left out"),
     takes("zoneskip", &[], numbers::zoneskip, "with `zonemode=strided`: bytes between two zones"),
+    takes("sprandom", &[], steady_writes::sprandom, "1: one pass of `rw=randwrite` that leaves flash in the steady state of random writes: it writes the physical capacity once, and of each region so many blocks again as are invalid in that state"),
+    takes("spr_op", &[], steady_writes::over_provisioning, "with `sprandom`: how much larger the physical capacity is, 0.15 where left out"),
+    takes("spr_num_regions", &[], steady_writes::regions, "with `sprandom`: regions of the pass, 100 where left out; more need less memory and come closer"),
+    takes("spr_cs", &[], steady_writes::cache, "with `sprandom`: the drive's cache; blocks are written again at the end of the next region then, and a region must not be smaller"),
     takes("percentage_random", &[], numbers::percentage_random, "the others follow the request before them; a mix needs one for both directions; nothing in a sequential job, as in fio"),
     takes("random_generator", &[], words::random_generator, "the generator is flashwright's; `lfsr` is accepted where each block is to be visited once"),
     takes("norandommap", &[], switches::norandommap, "set by `zipf` and `pareto`, as in fio"),
@@ -128,6 +134,7 @@ const SUPPORTED: &[Key] = &[
     takes("do_verify", &[], verify::do_verify, "0: what is written is not read back; it can be, by a reading job with `verify`"),
     takes("verify_only", &[], verify::verify_only, "a writing job reads in place of writing, and checks"),
     takes("verify_interval", &[], verify::verify_interval, "bytes between two headers; divides the block, at least 512"),
+    takes("verify_write_sequence", &[], switches::verify_write_sequence, "0: what is read back may be of any write, so that copies may write the same blocks; checksum, offset and length are checked all the same"),
     takes("verify_pattern", &[], verify::verify_pattern, "numbers, texts and `%o` as in fio; at most 512 bytes, not from a file. With `meta` and `pattern` the data are compared with it, with the others the checksum covers it"),
     takes("verify_backlog", &[], verify::verify_backlog, "written blocks are read back whenever there are so many, which counts as reads; not with a rate. A block that is written again before that is not checked for its first write"),
     takes("verify_backlog_batch", &[], verify::verify_backlog_batch, "how many are read back at once; `verify_backlog` where left out"),
@@ -139,7 +146,7 @@ const SUPPORTED: &[Key] = &[
     takes("dedupe_global", &[], switches::dedupe_global, "1: all jobs copy the same blocks"),
     takes("direct", &[], switches::direct, "0 where left out, as in fio"),
     takes("buffered", &[], switches::buffered, "the opposite of `direct`; the later of the two wins"),
-    takes("ioengine", &[], words::ioengine, "`io_uring`, `io_uring_cmd`, `libaio`, `posixaio`, `psync`, `mmap`, `nbd`; `sync`, `pvsync`, `pvsync2` run as psync; `null`, `filecreate`, `filestat`, `filedelete`, `dircreate`, `dirstat`, `dirdelete`, `falloc`, `ftruncate` and `cpuio` move no data; psync where left out, as in fio; `auto`, which fio does not have, is the best there is"),
+    takes("ioengine", &[], words::ioengine, "`io_uring`, `io_uring_cmd`, `libaio`, `posixaio`, `psync`, `mmap`, `nbd`; `sync`, `pvsync`, `pvsync2` run as psync; `null`, `filecreate`, `filestat`, `filedelete`, `dircreate`, `dirstat`, `dirdelete`, `falloc`, `ftruncate` and `cpuio` move no data, `page_fault` none to a drive; psync where left out, as in fio; `auto`, which fio does not have, is the best there is"),
     takes("cpuload", &[], acts::cpuload, "with `ioengine=cpuio`: the percentage of its time in which each copy computes"),
     takes("cpuchunks", &[], acts::cpuchunks, "with `ioengine=cpuio`: microseconds between two rests; 50000 where left out"),
     takes("cpumode", &[], acts::cpumode, "with `ioengine=cpuio`: `noop` spins, `qsort` sorts"),
@@ -157,6 +164,7 @@ const SUPPORTED: &[Key] = &[
     takes("numa_cpu_nodes", &[], words::numa_cpu_nodes, "a list such as `0,1`; not with `cpus_allowed`; `all` is refused"),
     takes("numa_mem_policy", &[], conduct::numa_mem_policy, "`default`, `local`, `prefer:0`, `bind:0-1`, `interleave:0-1`: set_mempolicy(2) of each thread; `all` is refused"),
     takes("iomem", &["mem"], words::iomem, "`malloc`, `mmap`, `mmapshared` and `shm` are one aligned arena in the largest pages there are; `mmaphuge` and `shmhuge` insist on reserved huge ones, without a file of their own"),
+    takes("atomic", &[], switches::atomic, "1: writes are made with RWF_ATOMIC, by io_uring or libaio with `direct=1`; refused before the run where kernel, file system or drive cannot, or `bs` is not among their sizes"),
     takes("sqthread_poll", &[], switches::sqthread_poll, "with io_uring and io_uring_cmd"),
     takes("sqthread_poll_cpu", &[], commands::sqthread_poll_cpu, "with io_uring and io_uring_cmd, and `sqthread_poll`: the CPU that the polling thread is bound to"),
     takes("fixedbufs", &[], switches::always_on, "with io_uring and io_uring_cmd, where it is always on; 0 is refused"),
@@ -229,7 +237,6 @@ const ACCEPTED: &[Key] = &[
     accepts("verify_dump", &[], ANY, "the error says what is wrong with a block; its data are not written to files"),
     accepts("verify_async", &[], ANY, "each job verifies its own blocks"),
     accepts("verify_async_cpus", &[], ANY, "each job verifies its own blocks"),
-    accepts("verify_write_sequence", &[], ON, "where a job reads back what it has written, the generation in the header is always checked"),
     accepts("verify_header_seed", &[], ANY, "the header has no seed"),
     accepts("experimental_verify", &[], ANY, "what was written is known without a log of it"),
     accepts("error_dump", &[], ANY, "the first error of each kind is told in full"),
@@ -265,7 +272,6 @@ const ACCEPTED: &[Key] = &[
     accepts("pre_read", &[], OFF, "read the file in a section before `stonewall`, with `invalidate=0` after it"),
     accepts("unlink_each_loop", &[], OFF, "a job runs once"),
     accepts("allow_mounted_write", &[], OFF, "a mounted device is never written"),
-    accepts("atomic", &[], OFF, "atomic writes are not supported"),
     accepts("zero_buffers", &[], OFF, "zeros make figures lie; say `buffer_compress_percentage`"),
     accepts("thinkcycles", &[], OFF, "say `rate_iops` for pauses between requests"),
     accepts("ramp_size", &[], OFF, "say `ramp_time`"),
@@ -277,7 +283,6 @@ const ACCEPTED: &[Key] = &[
     accepts("uncached", &[], OFF, "say `direct=1`"),
     accepts("force_async", &[], OFF, "the kernel decides when to punt"),
     accepts("fdp", &[], OFF, "flexible data placement is not supported"),
-    accepts("sprandom", &[], OFF, "preconditioning is a workload of its own"),
 ];
 
 const LOGS: &str = "--json has the samples; leave it out";
@@ -351,9 +356,6 @@ const REFUSED: &[Key] = &[
     refuses("plid_select", &["fdp_pli_select"], "flexible data placement is not supported", LEAVE_OUT),
     refuses("plids", &["fdp_pli"], "flexible data placement is not supported", LEAVE_OUT),
     refuses("dp_scheme", &[], "flexible data placement is not supported", LEAVE_OUT),
-    refuses("spr_num_regions", &[], "preconditioning is a workload of its own", LEAVE_OUT),
-    refuses("spr_op", &[], "preconditioning is a workload of its own", LEAVE_OUT),
-    refuses("spr_cs", &[], "preconditioning is a workload of its own", LEAVE_OUT),
     refuses("hipri_percentage", &[], "polling is for all requests or for none", "write hipri with ioengine=io_uring"),
     refuses("gpu_dev_id", &[], "buffers are in the machine's memory", LEAVE_OUT),
     refuses("gpu_dev_ids", &[], "buffers are in the machine's memory", LEAVE_OUT),

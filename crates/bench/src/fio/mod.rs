@@ -16,6 +16,7 @@ mod fill;
 mod job;
 pub mod json;
 mod keys;
+mod keywords;
 mod lines;
 mod paths;
 mod print;

@@ -25,9 +25,12 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
         step => out.add("rw", format!("{}:{}", w.rw.word(), measure::options::signed_size_text(step))),
     }
     out.add("bs", units::bytes_short(w.bs));
-    out.unless(w.has_one_size(), "bssplit", || {
-        let entry = |s: &SizeShare| format!("{}/{}", units::bytes_short(s.bs), s.percent);
-        let list = |split: &[SizeShare]| split.iter().map(entry).collect::<Vec<_>>().join(":");
+    let sizes = range_of(&w.bssplit).filter(|_| w.write_bssplit.is_empty());
+    if let Some((low, high)) = sizes {
+        out.add("bsrange", format!("{}-{}", units::bytes_short(low), units::bytes_short(high)));
+    }
+    out.unless(w.has_one_size() || sizes.is_some(), "bssplit", || {
+        let list = |split: &[SizeShare]| split.iter().map(SizeShare::to_string).collect::<Vec<_>>().join(":");
         match (w.bssplit.as_slice(), w.write_bssplit.as_slice()) {
             (reads, []) => list(reads),
             ([], writes) => format!("{},{}", units::bytes_short(w.bs), list(writes)),
@@ -130,6 +133,12 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
     }
     out.unless(w.pages != Pages::Huge, "iomem", || "mmaphuge");
     out.0
+}
+
+/// The ends of a range whose sizes are as frequent as each other, where a split has no shares.
+fn range_of(split: &[SizeShare]) -> Option<(u64, u64)> {
+    let (first, last) = (split.first()?, split.last()?);
+    (first.percent == 0).then_some((first.bs, last.bs))
 }
 
 struct Options(Vec<(String, String)>);

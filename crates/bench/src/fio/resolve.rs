@@ -6,6 +6,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use measure::Workload;
+use measure::pattern::SteadyWrites;
 use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify, WriteSync};
 
 use super::acts;
@@ -19,6 +20,9 @@ pub(super) type Fault = (&'static str, Problem);
 
 /// The most files that a job goes round.
 const MOST_FILES: u64 = 1024;
+
+/// The most sizes of a `bsrange`.
+const MOST_SIZES: u64 = 256;
 
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -73,6 +77,10 @@ pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fau
             Problem::new(reason, "add verify_backlog=1024, or leave out verify"),
         ));
     }
+    conduct.atomic = atomic(draft, workload)?;
+    conduct.steady_writes = steady_writes(draft, workload)?;
+    conduct.cache_bytes = draft.steady_writes.cache_bytes;
+    conduct.any_generation = !draft.checks_sequence;
     conduct.leaves_unverified = !draft.do_verify && workload.rw.writes();
     conduct.verify_backlog_batch = draft.verify_backlog_batch;
     conduct.floor = conduct.floor.and_then(|floor| floor.of(directions(workload.rw)));
@@ -105,6 +113,57 @@ pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fau
             Err(("rate_iops_min", Problem::new("it is above rate_iops", hint)))
         }
         _ => Ok(conduct),
+    }
+}
+
+/// The pass of writes to the steady state that a section asks for. What would make another order of it is refused.
+fn steady_writes(draft: &Draft, w: &Workload) -> Result<Option<SteadyWrites>, Fault> {
+    let of = &draft.steady_writes;
+    let fault = |option, reason: &str, hint: &str| Err((option, Problem::new(reason, hint)));
+    if !of.is_on {
+        return match of.given {
+            Some(option) => fault(option, "it belongs to sprandom", "add sprandom=1, or leave it out"),
+            None => Ok(None),
+        };
+    }
+    let plain = w.random_distribution == RandomDistribution::Random && w.percentage_random == 100;
+    let plain = plain && w.zonesize.is_none() && w.blockalign.is_none();
+    let files = draft.filename.as_ref().map_or(draft.nrfiles as usize, Vec::len);
+    match () {
+        () if files > 1 => fault("sprandom", "one file or device is brought into the state", "name one"),
+        () if draft.act.is_some() => fault("sprandom", "the engine writes no drive", "leave it out"),
+        () if w.rw != Rw::RandWrite => {
+            fault("sprandom", "the pass consists of random writes", "write rw=randwrite")
+        }
+        () if w.time_based => fault("sprandom", "the pass ends by itself", "leave out time_based"),
+        () if w.io_size.is_some() || w.number_ios.is_some() => {
+            fault("sprandom", "the pass has its own length", "leave out io_size and number_ios")
+        }
+        () if w.numjobs > 1 => fault("sprandom", "one job knows the order of the writes", "write numjobs=1"),
+        () if !w.has_one_size() => fault("sprandom", "blocks have one size", "write one bs"),
+        () if !plain => {
+            let hint =
+                "leave out random_distribution, percentage_random, zonemode, and a blockalign other than bs";
+            fault("sprandom", "the order of the blocks is its own", hint)
+        }
+        () if w.verify.is_some() => {
+            fault("sprandom", "which blocks are written again is not known afterwards", "leave out verify")
+        }
+        () => Ok(Some(of.plan)),
+    }
+}
+
+/// Whether writes are atomic. Nothing that would leave one of them without the flag is accepted.
+fn atomic(draft: &Draft, workload: &Workload) -> Result<bool, Fault> {
+    let fault = |reason: &str, hint: &str| Err(("atomic", Problem::new(reason, hint)));
+    match () {
+        () if !draft.atomic || !workload.rw.writes() => Ok(false),
+        () if !matches!(workload.ioengine, IoEngine::IoUring | IoEngine::Libaio) => {
+            fault("only io_uring and libaio hand the flag of such a write on", "write ioengine=io_uring")
+        }
+        () if !workload.direct => fault("the kernel has atomic writes with O_DIRECT only", "add direct=1"),
+        () if !workload.has_one_size() => fault("writes of several sizes are not all atomic", "write one bs"),
+        () => Ok(true),
     }
 }
 
@@ -213,15 +272,17 @@ fn sizes(draft: &Draft, direction: usize) -> Result<(u64, Vec<SizeShare>), Fault
 /// one.
 fn sizes_between(low: u64, high: u64) -> Result<Vec<SizeShare>, Problem> {
     let sizes = high / low;
-    let hint = "write bssplit, such as bssplit=4k/50:64k/50";
+    let each = |percent| Ok((1..=sizes).map(|times| SizeShare { bs: low * times, percent }).collect());
     match sizes {
         0 => Err(Problem::new("the upper end is below the lower one", "write for instance 4k-16k")),
         1 => Ok(Vec::new()),
-        _ if sizes <= 100 && 100 % sizes == 0 => {
-            let percent = (100 / sizes) as u8;
-            Ok((1..=sizes).map(|times| SizeShare { bs: low * times, percent }).collect())
+        _ if sizes <= 100 && 100 % sizes == 0 => each((100 / sizes) as u8),
+        // Without shares each is as frequent as any other.
+        2..=MOST_SIZES => each(0),
+        _ => {
+            let reason = format!("{sizes} multiples of the lower end are more than {MOST_SIZES}");
+            Err(Problem::new(reason, "raise the lower end"))
         }
-        _ => Err(Problem::new(format!("{sizes} sizes do not divide 100 percent"), hint)),
     }
 }
 

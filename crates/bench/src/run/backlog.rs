@@ -33,8 +33,9 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// None where what is written is read back at the end. A batch of 0 is all of the backlog.
-    pub fn new(workload: &Workload, batch: u32) -> Option<Self> {
+    /// None where what is written is read back at the end. A batch of 0 is all of the backlog. With `any_generation` a
+    /// block may be of any write, as it may where copies of the job write the same blocks.
+    pub fn new(workload: &Workload, batch: u32, any_generation: bool) -> Option<Self> {
         let most = match workload.verify_backlog {
             0 => usize::MAX,
             blocks => blocks as usize,
@@ -46,7 +47,7 @@ impl Backlog {
             headers: HashMap::new(),
             owed: 0,
             due: 0,
-            any_generation: workload.regions_overlap(),
+            any_generation: any_generation || workload.regions_overlap(),
             expected: 0,
         })
     }
@@ -116,7 +117,7 @@ mod tests {
     fn backlog(most: u32, batch: u32) -> Backlog {
         let verify = Some(Verify::Crc32c);
         let workload = Workload { rw: Rw::Write, verify, verify_backlog: most, ..Workload::default() };
-        Backlog::new(&workload, batch).expect("it has one")
+        Backlog::new(&workload, batch, false).expect("it has one")
     }
 
     fn header(offset: u64, generation: u64) -> Header {
@@ -162,14 +163,23 @@ mod tests {
     }
 
     #[test]
+    fn where_any_write_will_do_blocks_are_of_any_generation() {
+        let verify = Some(Verify::Crc32c);
+        let workload = Workload { rw: Rw::Write, verify, verify_backlog: 1, ..Workload::default() };
+        let mut any = Backlog::new(&workload, 0, true).expect("it has one");
+        any.add(header(0, 1));
+        assert_eq!(any.next_due(), Some(header(0, Header::ANY)));
+    }
+
+    #[test]
     fn a_job_that_reads_has_none_and_a_mix_reads_all_at_its_end() {
         let verify = Some(Verify::Crc32c);
         let reads = Workload { rw: Rw::Read, verify, verify_backlog: 8, ..Workload::default() };
-        assert!(Backlog::new(&reads, 0).is_none());
+        assert!(Backlog::new(&reads, 0, false).is_none());
         let late = Workload { rw: Rw::Write, verify, ..Workload::default() };
-        assert!(Backlog::new(&late, 0).is_none());
+        assert!(Backlog::new(&late, 0, false).is_none());
         let mix = Workload { rw: Rw::RandRw, verify, ..Workload::default() };
-        let mut all = Backlog::new(&mix, 0).expect("a mix has one");
+        let mut all = Backlog::new(&mix, 0, false).expect("a mix has one");
         (0..1000).for_each(|offset| all.add(header(offset, 1)));
         assert!(due(&mut all).is_empty());
         assert_eq!(all.close().1.len(), 1000);

@@ -27,6 +27,11 @@ impl Budget {
         Self { left, overshoots: workload.io_size.is_some() }
     }
 
+    /// So many bytes, as often as `loops` says.
+    pub fn of(bytes: u64, workload: &Workload) -> Self {
+        Self { left: bytes.saturating_mul(u64::from(workload.loops)), overshoots: false }
+    }
+
     /// The largest request that may be made.
     pub fn most(&self) -> u64 {
         if self.overshoots { u64::MAX } else { self.left }

@@ -1,16 +1,17 @@
 //! What a fio job file may ask of a run beside its workload, and what comes of it.
 //!
-//! None of it changes which requests are made, so it is no part of [`Workload`](measure::Workload): logs of what was seen
+//! Little of it changes which requests are made, so it is no part of [`Workload`](measure::Workload): logs of what was seen
 //! ([`super::log`]), a rate below which the run fails ([`Floor`]), an end where the figures are steady
 //! ([`super::steady`]), jobs that keep in proportion to each other ([`super::flow`]), where buffers lie, threads that
 //! compute in place of making requests ([`super::burn`]), a queue depth that is searched ([`super::search`]), priorities
-//! ([`super::priorities`]), failures that it lives with ([`super::tolerance`]), whether what was written is read back, and flags
-//! of rings and commands ([`RingConduct`]).
+//! ([`super::priorities`]), failures that it lives with ([`super::tolerance`]), whether writes are atomic, whether what
+//! was written is read back, and of which write it may be, and flags of rings and commands ([`RingConduct`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use measure::Histogram;
+use measure::pattern::SteadyWrites;
 use measure::workload::NumberList;
 use storage::usage::{IoPriority, MemoryPolicy};
 
@@ -48,6 +49,15 @@ pub struct Conduct {
     pub tolerance: Option<Tolerance>,
     /// What is written with `verify` is not read back (`do_verify=0`).
     pub leaves_unverified: bool,
+    /// Writes are atomic (`atomic=1`), or the run fails.
+    pub atomic: bool,
+    /// A block that is read back may be of any write (`verify_write_sequence=0`).
+    pub any_generation: bool,
+    /// Blocks are written in an order, and as often, that brings flash into the steady state of random writes
+    /// (`sprandom`).
+    pub steady_writes: Option<SteadyWrites>,
+    /// Bytes of the drive's cache, which a region of those writes must not be smaller than (`spr_cs`); 0 for none.
+    pub cache_bytes: u64,
     /// How many blocks of a `verify_backlog` are read back at once; 0 for all.
     pub verify_backlog_batch: u32,
     /// How requests are put into rings.

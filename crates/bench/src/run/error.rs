@@ -54,6 +54,29 @@ pub enum BenchError {
         /// The number of jobs.
         numjobs: u32,
     },
+    /// A pass to the steady state whose regions are too small for the device.
+    #[error(
+        "spr_num_regions={regions}: a region of {device} has {region_bytes} bytes{}",
+        if *cache_bytes > 0 { format!(", less than spr_cs={cache_bytes}") } else { String::new() }
+    )]
+    SmallRegions {
+        /// Spec of the device.
+        device: String,
+        /// The number of regions.
+        regions: u32,
+        /// Bytes of each.
+        region_bytes: u64,
+        /// Bytes of the cache that a region has to exceed.
+        cache_bytes: u64,
+    },
+    /// Writes that are to be atomic, where they cannot be.
+    #[error("atomic=1: {device}: {why}")]
+    NotAtomic {
+        /// Spec of the device.
+        device: String,
+        /// What stands in the way.
+        why: String,
+    },
     /// CPUs that cannot be had.
     #[error("{option}={value}: this process may run on CPU {allowed} only")]
     Cpus {
@@ -203,6 +226,8 @@ impl BenchError {
                     | Self::Misaligned { .. }
                     | Self::ReadOnly { .. }
                     | Self::VerifyOverlap { .. }
+                    | Self::NotAtomic { .. }
+                    | Self::SmallRegions { .. }
                     | Self::Cpus { .. }
                     | Self::Nodes { .. }
                     | Self::MemoryPolicy { .. }
@@ -221,6 +246,8 @@ impl BenchError {
             }
             Self::Misaligned { block, .. } => Some(format!("use a multiple of {block}, or --direct=0")),
             Self::VerifyOverlap { .. } => Some("leave offset_increment out".into()),
+            Self::SmallRegions { .. } => Some("lower spr_num_regions".into()),
+            Self::NotAtomic { .. } => Some("leave atomic out; queue/atomic_write_unit_max_bytes of a drive in /sys/block says what it takes".into()),
             Self::Cpus { allowed, .. } => Some(format!(
                 "name some of {allowed}; taskset(1), a cgroup or the machine's size set this limit"
             )),

@@ -5,6 +5,7 @@
 //! very transitions, and turns the threads' counts into one [`RunRecord`] a job. A request that fails,
 //! is short or is not answered in time fails the run: such a record would be a lie, so there is none.
 
+mod atomic;
 mod backlog;
 mod batch;
 mod budget;
@@ -40,10 +41,11 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use measure::pattern::SteadyWrites;
 use measure::record::RunRecord;
-use measure::workload::Workload;
+use measure::workload::{InvalidWorkload, Workload};
 use storage::clock::Clock;
-use storage::device::Device;
+use storage::device::{Device, DeviceKind};
 use storage::usage;
 
 pub use self::error::BenchError;
@@ -281,6 +283,29 @@ fn gather(shares: &[Vec<Share>], threads: Vec<Running>) -> Vec<Vec<Report>> {
     shares.iter().map(|shares| threads.by_ref().take(shares.len()).filter_map(report).collect()).collect()
 }
 
+/// Fails where a device has fewer blocks than a pass to the steady state has regions, or regions that its cache holds.
+fn check_regions(job: &Job, plan: SteadyWrites) -> Result<(), BenchError> {
+    if job.device.kind() == DeviceKind::Separate {
+        let reason = "one file or device is brought into the steady state";
+        return Err(
+            InvalidWorkload { option: "sprandom", value: "1".to_owned(), reason, hint: "name one" }.into()
+        );
+    }
+    let used = job.device.size().saturating_sub(job.workload.offset);
+    let blocks = job.workload.size.unwrap_or(used).min(used) / job.workload.bs;
+    let region_bytes = plan.region_blocks(blocks).saturating_mul(job.workload.bs);
+    if region_bytes > 0 && region_bytes >= job.conduct.cache_bytes {
+        return Ok(());
+    }
+    let device = job.device.spec().to_owned();
+    Err(BenchError::SmallRegions {
+        device,
+        regions: plan.regions,
+        region_bytes,
+        cache_bytes: job.conduct.cache_bytes,
+    })
+}
+
 /// Whether a job can run at all, and what its threads get of it.
 fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
     let workload = &job.workload;
@@ -289,8 +314,15 @@ fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
     if workload.rw.modifies() && !job.device.is_writable() {
         return Err(BenchError::ReadOnly { device });
     }
+    if let Some(plan) = job.conduct.steady_writes {
+        check_regions(job, plan)?;
+    }
+    if job.conduct.atomic {
+        atomic::check(job)?;
+    }
     // A copy that reads each block back at once finds its own, or another's of the same kind.
-    if workload.verify.is_some() && workload.regions_overlap() && workload.verify_backlog == 0 {
+    let is_known = workload.verify_backlog > 0 || job.conduct.any_generation;
+    if workload.verify.is_some() && workload.regions_overlap() && !is_known {
         return Err(BenchError::VerifyOverlap { numjobs: workload.numjobs });
     }
     if job.device.is_direct() {

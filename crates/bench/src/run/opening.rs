@@ -7,20 +7,22 @@ use storage::device::{Device, leaves, targets};
 use storage::engine::{self, AnyEngine, Engine, EngineConfig, EngineError, Fallback};
 use storage::pages::PageChoice;
 
-use super::conduct::RingConduct;
+use super::conduct::Conduct;
 use crate::payload::MADE_ANEW;
 
 /// The most slots of an engine.
 const MOST_SLOTS: u32 = 32_768;
 
 /// How a thread's engine is set up.
-pub(super) fn config(workload: &Workload, ring: &RingConduct) -> EngineConfig {
+pub(super) fn config(workload: &Workload, conduct: &Conduct) -> EngineConfig {
+    let ring = &conduct.ring;
     EngineConfig {
         depth: workload.iodepth,
         slot_bytes: workload.max_bs() as usize,
         hipri: workload.hipri,
         sqthread_poll: workload.sqthread_poll,
         sqthread_poll_cpu: ring.sqthread_poll_cpu.filter(|_| workload.sqthread_poll),
+        atomic: conduct.atomic,
         read_fua: ring.read_fua,
         // The flags of a character device's descriptor make no command durable.
         write_fua: workload.sync != WriteSync::None,
@@ -87,6 +89,7 @@ mod tests {
     use measure::workload::Rw;
     use storage::device;
 
+    use super::super::conduct::RingConduct;
     use super::*;
 
     #[test]
@@ -121,7 +124,8 @@ mod tests {
         let of = |sync, sqthread_poll| {
             let workload = Workload { sync, sqthread_poll, ..Workload::default() };
             let ring = RingConduct { sqthread_poll_cpu: Some(3), read_fua: true };
-            let config = config(&workload, &ring);
+            let conduct = Conduct { ring, ..Conduct::default() };
+            let config = config(&workload, &conduct);
             (config.write_fua, config.sqthread_poll_cpu)
         };
         assert_eq!(of(WriteSync::None, false), (false, None));

@@ -1,7 +1,9 @@
 //! The order in which blocks are visited, decided at run time.
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Cover, Given, Pareto, Rng, Sequential, Strided, Uniform, Zipf, Zoned};
+use measure::pattern::{
+    Blocks, Cover, Given, Pareto, Rng, Sequential, Steady, Strided, Uniform, Zipf, Zoned,
+};
 use measure::workload::{RandomDistribution, Workload};
 
 /// The order in which blocks are visited, decided at run time.
@@ -16,6 +18,7 @@ pub(super) enum Order {
     Given(Given),
     Strided(Strided),
     Partly(Box<Partly>),
+    Steady(Box<Steady>),
 }
 
 impl Order {
@@ -69,6 +72,7 @@ impl Blocks for Order {
             Self::Given(order) => order.next_block(),
             Self::Strided(order) => order.next_block(),
             Self::Partly(order) => order.next_block(),
+            Self::Steady(order) => order.next_block(),
         }
     }
 }

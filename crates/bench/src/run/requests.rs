@@ -6,8 +6,8 @@
 use std::collections::HashSet;
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Rng};
-use measure::workload::{Rw, SizeShare, Workload};
+use measure::pattern::{Blocks, Rng, Steady};
+use measure::workload::{Rw, SizeShare, Workload, all_draws};
 use storage::engine::{Engine, Op};
 use storage::usage::IoPriority;
 
@@ -225,8 +225,13 @@ impl General {
     /// With what a job is to do beside its workload.
     pub fn with(mut self, conduct: &Conduct) -> Self {
         let seed = self.workload.randseed.wrapping_add(u64::from(self.region.job));
-        self.backlog = Backlog::new(&self.workload, conduct.verify_backlog_batch);
+        self.backlog = Backlog::new(&self.workload, conduct.verify_backlog_batch, conduct.any_generation);
         self.priorities = conduct.request_priorities.as_ref().map(|priorities| Draw::new(priorities, seed));
+        if let Some(plan) = conduct.steady_writes {
+            let (blocks, bs) = (self.region.length / self.workload.bs, self.workload.bs);
+            self.order = Order::Steady(Box::new(Steady::new(plan, blocks, seed)));
+            self.budget = Budget::of(plan.writes(blocks).saturating_mul(bs), &self.workload);
+        }
         self
     }
 
@@ -273,9 +278,10 @@ impl General {
     }
 
     fn next_size(&mut self, op: Option<Op>) -> u64 {
-        let mut ticket = if self.split(op).is_empty() { 0 } else { self.rng.below(100) };
+        let all = all_draws(self.split(op));
+        let mut ticket = if self.split(op).is_empty() { 0 } else { self.rng.below(all) };
         for share in self.split(op) {
-            match ticket.checked_sub(u64::from(share.percent)) {
+            match ticket.checked_sub(share.draws()) {
                 Some(rest) => ticket = rest,
                 None => return share.bs,
             }

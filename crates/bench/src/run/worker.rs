@@ -84,7 +84,7 @@ pub(super) struct Report {
 /// Runs a thread's task from opening the engine to the last completion.
 pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError> {
     let workload = &task.workload;
-    let config = opening::config(workload, &task.conduct.ring);
+    let config = opening::config(workload, &task.conduct);
     if let Some(cpus) = &task.cpus {
         usage::bind_to_cpus(cpus).map_err(|source| BenchError::Bind { thread: task.region.job, source })?;
     }

@@ -64,7 +64,13 @@ fn end(job: &Job) -> String {
             None => "its target once".to_owned(),
         };
         let times = if w.loops > 1 { format!(" {} times", w.loops) } else { String::new() };
-        ends.push(format!("until each copy moved {amount}{times}"));
+        ends.push(match job.fio.as_ref().and_then(|fio| fio.conduct.steady_writes) {
+            Some(plan) => {
+                let factor = 1.0 + plan.over_provisioning;
+                format!("until the steady state of random writes, {factor} times {amount}{times}")
+            }
+            None => format!("until each copy moved {amount}{times}"),
+        });
     }
     if let Some(requests) = w.number_ios {
         ends.push(format!("at most {requests} requests"));
@@ -89,7 +95,7 @@ fn acts(act: Act) -> &'static str {
             ", of which those that are missing would be made"
         }
         Act::Names(_) => ", which must not be there",
-        Act::Nothing | Act::Compute | Act::OnFile(_) => "",
+        Act::Nothing | Act::Compute | Act::Fault | Act::OnFile(_) => "",
     }
 }
 

@@ -214,6 +214,7 @@ fn acted_on(job: &bench::fio::Job) -> String {
         (Some(Act::Names(_)), [first, .., last]) => {
             format!("{} … {} ({} names)", first.display(), last.display(), job.files.len())
         }
+        (Some(Act::Fault), _) => "memory of its own".to_owned(),
         _ => "nothing".to_owned(),
     }
 }

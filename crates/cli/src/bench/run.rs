@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bench::acts::made::{Removed, is_among_devices};
-use bench::acts::{self, Act, ActError, Names, Nothing, OnFile};
+use bench::acts::{self, Act, ActError, Faults, Names, Nothing, OnFile};
 use bench::problem::Problem;
 use bench::run::cohorts::{Arranged, Arrangement, run_arranged};
 use bench::run::conduct::Aside;
@@ -16,6 +16,7 @@ use measure::RunRecord;
 use measure::precondition::Preconditioned;
 use measure::saturation::Saturation;
 use storage::device::{self, DeviceSpec, OpenOptions};
+use storage::memory::FaultingMemory;
 use sweep::store::now_unix_ns;
 
 use super::request::{self, Job, Missing, Request};
@@ -142,7 +143,12 @@ impl<'r> Bench<'r> {
             stop: Some(Arc::clone(stop)),
         };
         let mut names = Vec::new();
+        request.groups.iter().try_for_each(|group| enough_memory(group)).map_err(Problem::from)?;
         for job in request.jobs() {
+            if job.act() == Some(Act::Fault) {
+                // Each group has fresh memory, which the ones before it have given back.
+                continue;
+            }
             if let (Some(act), Some(fio)) = (job.act_alone(), &job.fio) {
                 let device = acted_on(act, job, fio, stop, &mut names).map_err(Problem::from)?;
                 bench.acts.insert(fio.first_thread, device);
@@ -285,8 +291,11 @@ impl<'r> Bench<'r> {
 
     /// The job as the runner takes it.
     fn prepared(&mut self, job: &Job) -> Result<bench::Job, Problem> {
-        if let (Some(_), Some(fio)) = (job.act_alone(), &job.fio) {
-            let device = Arc::clone(&self.acts[&fio.first_thread]);
+        if let (Some(act), Some(fio)) = (job.act_alone(), &job.fio) {
+            let device: Arc<dyn device::Device> = match act {
+                Act::Fault => Arc::new(Faults::new(memory_of(job)).map_err(ActError::Memory)?),
+                _ => Arc::clone(&self.acts[&fio.first_thread]),
+            };
             return Ok(acts::job(device, &job.workload, fio.conduct.clone())?);
         }
         let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
@@ -315,6 +324,18 @@ impl<'r> Bench<'r> {
         };
         Failure::from(problem).hint_if(hint)
     }
+}
+
+/// Bytes of memory that a job touches whose requests are page faults; 0 of another.
+fn memory_of(job: &Job) -> u64 {
+    let bytes = job.fio.as_ref().filter(|_| job.act() == Some(Act::Fault)).and_then(|fio| fio.file_bytes());
+    bytes.unwrap_or(0)
+}
+
+/// Refuses jobs that touch more memory at the same time than there is, before anything runs.
+fn enough_memory(group: &[Job]) -> Result<(), ActError> {
+    let sum = group.iter().map(memory_of).fold(0, u64::saturating_add);
+    if sum == 0 { Ok(()) } else { FaultingMemory::check(sum).map_err(ActError::Memory) }
 }
 
 /// What a job works on that has no target, made ready. Names are put to those of earlier jobs as well.

@@ -14,12 +14,14 @@ mod given;
 mod random;
 mod scramble;
 mod skew;
+mod steady;
 mod zoned;
 
 pub use cover::Cover;
 pub use given::{Given, Strided};
 pub use random::{Rng, split_mix};
 pub use skew::{Pareto, Zipf};
+pub use steady::{Steady, SteadyWrites};
 pub use zoned::Zoned;
 
 /// A stream of block numbers.

@@ -51,7 +51,7 @@ impl Workload {
             let value = self.buffer_compress_percentage.to_string();
             return bad("buffer_compress_percentage", value, "must be 0 to 100", "0 is incompressible");
         }
-        if !self.bssplit.is_empty() && self.bssplit.iter().map(|s| u32::from(s.percent)).sum::<u32>() != 100 {
+        if !self.bssplit.is_empty() && !is_complete(&self.bssplit) {
             let value = self.bssplit_word();
             return bad("bssplit", value, "the percentages must add up to 100", "for instance 4k/60:64k/40");
         }
@@ -122,7 +122,7 @@ impl Workload {
         }
         let (reason, hint) = if !matches!(self.rw, Rw::Rw | Rw::RandRw) {
             ("belongs to rw=rw and rw=randrw", "write bssplit")
-        } else if self.write_bssplit.iter().map(|s| u32::from(s.percent)).sum::<u32>() != 100 {
+        } else if !is_complete(&self.write_bssplit) {
             ("the percentages must add up to 100", "for instance 4k/60:64k/40")
         } else {
             return Ok(());
@@ -390,8 +390,12 @@ impl Workload {
     }
 }
 
+/// Whether shares come to 100 percent, or there are none and each size is as frequent as any other.
+fn is_complete(split: &[SizeShare]) -> bool {
+    split.iter().map(|share| u32::from(share.percent)).sum::<u32>() == 100
+        || split.iter().all(|share| share.percent == 0)
+}
+
 fn word_of(split: &[SizeShare]) -> String {
-    let entries: Vec<String> =
-        split.iter().map(|s| format!("{}/{}", units::bytes_short(s.bs), s.percent)).collect();
-    entries.join(":")
+    split.iter().map(SizeShare::to_string).collect::<Vec<_>>().join(":")
 }

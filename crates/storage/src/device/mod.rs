@@ -39,7 +39,7 @@ pub(crate) use open::{failed, open_error};
 pub use options::{Access, OpenOptions, WriteSync};
 pub use scratch::ScratchFile;
 pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of, route, targets};
-pub use sys::{LoopBacking, allocate_range, loop_backing, space};
+pub use sys::{LoopBacking, allocate_range, atomic_writes, loop_backing, space};
 pub use zeroes::ZeroOptions;
 
 /// What kind of thing a device is.

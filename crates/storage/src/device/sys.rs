@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -42,6 +43,8 @@ pub(crate) struct Status {
     pub mount: Option<u64>,
     /// Preferred I/O size.
     pub block_size: u32,
+    /// The smallest and the largest write that is atomic, bytes, from Linux 6.11; None where there is none.
+    pub atomic: Option<(u32, u32)>,
     /// Alignment of (memory, offset) for direct I/O, from Linux 6.1 and where the file system says;
     /// (0, 0) where it says that there is no direct I/O on this file.
     pub direct: Option<(u32, u32)>,
@@ -74,13 +77,29 @@ pub(crate) fn status_of_path(path: &Path) -> io::Result<Status> {
     statx(libc::AT_FDCWD, &c_path(path)?, 0)
 }
 
+/// The sizes of writes, in bytes, that an open file or device takes with RWF_ATOMIC: powers of two, at multiples of
+/// themselves. None where it takes none: an older kernel, or a file system or drive without atomic writes. A file has to be
+/// opened with O_DIRECT as well.
+///
+/// # Errors
+/// The kernel's.
+pub fn atomic_writes(fd: BorrowedFd<'_>) -> io::Result<Option<RangeInclusive<u64>>> {
+    Ok(status(fd)?.atomic.map(|(least, most)| u64::from(least)..=u64::from(most)))
+}
+
 /// statx(2) of an open file.
 pub(crate) fn status(fd: BorrowedFd<'_>) -> io::Result<Status> {
     statx(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
 }
 
 fn statx(dir: libc::c_int, path: &CStr, flags: libc::c_int) -> io::Result<Status> {
-    const MASK: u32 = libc::STATX_BASIC_STATS | libc::STATX_BTIME | libc::STATX_MNT_ID | libc::STATX_DIOALIGN;
+    /// linux/stat.h, from Linux 6.11; libc lacks it.
+    const STATX_WRITE_ATOMIC: u32 = 0x0001_0000;
+    const MASK: u32 = libc::STATX_BASIC_STATS
+        | libc::STATX_BTIME
+        | libc::STATX_MNT_ID
+        | libc::STATX_DIOALIGN
+        | STATX_WRITE_ATOMIC;
     let mut raw = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: the path is NUL-terminated and the buffer is a whole `struct statx`, which is all that
     // the kernel writes to.
@@ -97,6 +116,9 @@ fn statx(dir: libc::c_int, path: &CStr, flags: libc::c_int) -> io::Result<Status
         born: has(libc::STATX_BTIME).then_some((raw.stx_btime.tv_sec, raw.stx_btime.tv_nsec)),
         mount: has(libc::STATX_MNT_ID).then_some(raw.stx_mnt_id),
         block_size: raw.stx_blksize,
+        atomic: has(STATX_WRITE_ATOMIC)
+            .then_some((raw.stx_atomic_write_unit_min, raw.stx_atomic_write_unit_max))
+            .filter(|(_, largest)| *largest > 0),
         direct: has(libc::STATX_DIOALIGN).then_some((raw.stx_dio_mem_align, raw.stx_dio_offset_align)),
     })
 }

@@ -103,6 +103,11 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         IoUringCmd::of_commands_with_kernel(kernel.clone(), Arc::clone(device), config)
             .map(AnyEngine::IoUringCmd)
     };
+    if config.atomic && !matches!(choice, IoEngine::IoUring | IoEngine::Libaio) {
+        let message = "atomic writes are made by io_uring and libaio";
+        let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+        return Err(EngineError { engine: choice.word(), operation: CONFIGURE, source });
+    }
     match choice {
         IoEngine::IoUring => Ok((io_uring()?, None)),
         IoEngine::IoUringCmd => Ok((commands()?, None)),

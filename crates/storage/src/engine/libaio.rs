@@ -32,6 +32,8 @@ const MOST_EVENTS: u32 = 4096;
 pub struct Libaio<K: Kernel = Linux> {
     kernel: K,
     context: u64,
+    /// Flags of writes, as pwritev2(2) takes them.
+    write_flags: u32,
     slots: Slots,
     /// One control block for each part that there can be; they do not move.
     blocks: Box<[Iocb]>,
@@ -80,6 +82,7 @@ impl<K: Kernel> Libaio<K> {
         Ok(Self {
             kernel,
             context,
+            write_flags: config.write_flags(),
             blocks: vec![Iocb::default(); slots.ids() as usize].into_boxed_slice(),
             slots,
             queued: Vec::with_capacity(events as usize),
@@ -106,6 +109,7 @@ impl<K: Kernel> Libaio<K> {
         let signals = if self.signal.is_some() { abi::FLAG_RESFD } else { 0 };
         self.blocks[part.id as usize] = Iocb {
             data: u64::from(part.id),
+            key_and_rw_flags: if part.op == Op::Write { u64::from(self.write_flags) << 32 } else { 0 },
             opcode,
             fd: self.slots.members()[part.member as usize].fd().as_raw_fd() as u32,
             buffer: if transfers { self.slots.address(&part) as u64 } else { 0 },

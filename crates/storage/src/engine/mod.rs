@@ -111,8 +111,19 @@ pub struct EngineConfig {
     pub read_fua: bool,
     /// Have each write on the medium when it completes (io_uring_cmd only).
     pub write_fua: bool,
+    /// Writes are atomic: none is torn by a loss of power, or refused (RWF_ATOMIC). Of io_uring and libaio; the other
+    /// engines are not opened with it.
+    pub atomic: bool,
     /// The pages that buffers lie in.
     pub pages: PageChoice,
+}
+
+impl EngineConfig {
+    /// The flags of writes (linux/fs.h: RWF_ATOMIC, from Linux 6.11; older kernels refuse it).
+    pub(crate) fn write_flags(&self) -> u32 {
+        const RWF_ATOMIC: u32 = 0x40;
+        if self.atomic { RWF_ATOMIC } else { 0 }
+    }
 }
 
 impl Default for EngineConfig {
@@ -126,6 +137,7 @@ impl Default for EngineConfig {
             sqthread_poll_cpu: None,
             read_fua: false,
             write_fua: false,
+            atomic: false,
             pages: PageChoice::Auto,
         }
     }

@@ -41,6 +41,16 @@ pub fn end_fsync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> 
     Ok(())
 }
 
+pub fn atomic(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.atomic = values::switch(value)?;
+    Ok(())
+}
+
+pub fn verify_write_sequence(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.checks_sequence = values::boolean(value)?;
+    Ok(())
+}
+
 pub fn stonewall(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.stonewall = values::switch(value)?;
     Ok(())

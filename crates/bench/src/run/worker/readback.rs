@@ -30,7 +30,8 @@ pub(super) fn owed(requests: &mut General, task: &Task, depth: u32) -> Option<(R
         return Some((ReadBack::new(workload, depth, Left::Backlog(left.into_iter()))?, expected));
     }
     let written = requests.issued();
-    let passes = Passes::new(workload, region, *generation, written, requests.take_uncertain());
+    let mut passes = Passes::new(workload, region, *generation, written, requests.take_uncertain());
+    passes.any_generation = task.conduct.any_generation;
     let check = ReadBack::new(workload, depth, Left::All(Box::new(passes)))?;
     Some((check, written.min(blocks_of_a_pass(workload, region))))
 }
@@ -116,6 +117,8 @@ struct Passes {
     generation: u64,
     /// Blocks that may be of either of two passes.
     uncertain: HashSet<u64>,
+    /// Blocks may be of any write.
+    any_generation: bool,
 }
 
 impl ReadBack {
@@ -157,6 +160,7 @@ impl Passes {
             written,
             generation: generation + pass,
             uncertain,
+            any_generation: false,
         }
     }
 }
@@ -178,7 +182,7 @@ impl Iterator for Passes {
             None => self.order.next_block() * self.bs,
         };
         let offset = self.region.start + at;
-        let generation = match self.uncertain.contains(&offset) {
+        let generation = match self.any_generation || self.uncertain.contains(&offset) {
             true => Header::ANY,
             false => self.generation - u64::from(self.at >= fresh),
         };
@@ -212,5 +216,26 @@ impl Requests for ReadBack {
             priority: IoPriority::UNSET,
             counts: true,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::workload::{Rw, Verify};
+
+    #[test]
+    fn where_any_write_will_do_no_generation_is_asked_for() {
+        let verify = Some(Verify::Crc32c);
+        let workload = Workload { rw: Rw::RandWrite, verify, size: Some(64 << 10), ..Workload::default() };
+        let region = Region { start: 0, length: 64 << 10, job: 0 };
+        let passes = |any| {
+            let mut passes = Passes::new(&workload, &region, 7, 20, HashSet::new());
+            passes.any_generation = any;
+            passes.map(|header| header.generation).collect::<Vec<_>>()
+        };
+        let strict = passes(false);
+        assert_eq!((strict.len(), strict.contains(&7), strict.contains(&8)), (16, true, true));
+        assert_eq!(passes(true), [Header::ANY; 16]);
     }
 }

@@ -82,7 +82,10 @@ pub trait Form: Debug + 'static {
 
 /// Reads, writes and syncs of a file.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Plain;
+pub struct Plain {
+    /// Flags of writes, as pwritev2(2) takes them.
+    pub write_flags: u32,
+}
 
 impl Form for Plain {
     const NAME: &'static str = "io_uring";
@@ -96,8 +99,8 @@ impl Form for Plain {
         let (opcode, op_flags) = match (op, request.buffer.is_some()) {
             (Op::Read, true) => (abi::OP_READ_FIXED, 0),
             (Op::Read, false) => (abi::OP_READ, 0),
-            (Op::Write, true) => (abi::OP_WRITE_FIXED, 0),
-            (Op::Write, false) => (abi::OP_WRITE, 0),
+            (Op::Write, true) => (abi::OP_WRITE_FIXED, self.write_flags),
+            (Op::Write, false) => (abi::OP_WRITE, self.write_flags),
             (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
             (Op::Sync | Op::Trim, _) => (abi::OP_FSYNC, 0),
         };

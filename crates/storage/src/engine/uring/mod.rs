@@ -128,7 +128,7 @@ impl<K: Kernel> IoUring<K, Plain> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
-        let mut engine = Self::open(kernel, device, config, |_| Plain)?;
+        let mut engine = Self::open(kernel, device, config, |_| Plain { write_flags: config.write_flags() })?;
         if config.hipri {
             engine.try_polling()?;
         }
