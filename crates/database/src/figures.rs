@@ -99,10 +99,16 @@ impl Contest {
         matches!(self.outcome.answer, Answer::Better { .. } | Answer::Equivalent { .. })
     }
 
-    /// The best estimate of the speed-up.
+    /// The speed-up with its interval; None where that is so wide, a hundredfold and more, that it tells nothing yet.
+    #[must_use]
+    pub fn interval(&self) -> Option<Bounds> {
+        self.speedup.filter(|bounds| bounds.high < 100.0 * bounds.low)
+    }
+
+    /// The best estimate of the speed-up: that with the interval, else the median.
     #[must_use]
     pub fn estimate(&self) -> Option<f64> {
-        self.speedup.map(|bounds| bounds.ratio).or(self.median)
+        self.interval().map(|bounds| bounds.ratio).or(self.median)
     }
 }
 

@@ -22,6 +22,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
+use crate::device::sys;
 use crate::memory::{copy_racing_in, copy_racing_out};
 
 /// The mapping of a whole file or device. See the module's argument.
@@ -101,6 +102,13 @@ impl Mapping {
             unsafe { map(at, last - first, self.writable, libc::MAP_FIXED, fd, first as libc::off_t) };
         self.lost.set(again.is_err());
         Err(BusError)
+    }
+
+    /// madvise(2): whether accesses come in no order. If not told so, the kernel reads dozens of pages around each fault.
+    pub fn advise(&self, random: bool) -> io::Result<()> {
+        let advice = if random { libc::MADV_RANDOM } else { libc::MADV_SEQUENTIAL };
+        // SAFETY: the range is this mapping; its contents stay.
+        unsafe { sys::advise(self.address, self.length, advice) }
     }
 
     /// msync(2) of all of it: what was stored is durable then, without the file's times.

@@ -620,7 +620,7 @@ fn a_signal_ends_the_wait_for_the_c_library_and_no_request() {
     engine.submit(DEPTH, None).expect("is interrupted");
     assert_eq!(kernel.fired(), DEPTH + 1);
     let endings = finish(&mut engine);
-    assert_eq!(check_reads(&mut engine, endings).len(), 0);
+    assert_eq!(check_reads(&engine, endings).len(), 0);
 }
 
 #[test]

@@ -379,6 +379,15 @@ impl Board {
         u32::try_from(open.count() + unbuilt).unwrap_or(u32::MAX)
     }
 
+    /// Contests of several settings of which none was found the best, nor all of them equivalent: those that are still open,
+    /// and those whose time was up before.
+    #[must_use]
+    pub fn undecided_works(&self) -> u32 {
+        let entries = self.measured_stages().flat_map(|(_, stage)| &stage.entries);
+        let is_undecided = |entry: &&Entry| entry.contest.members.len() > 1 && !entry.is_decided();
+        if self.fixed > 0 { 0 } else { entries.filter(is_undecided).count() as u32 }
+    }
+
     /// The stages that are measured whatever is found: all of them, or those that a screened sweep has begun.
     fn measured_stages(&self) -> impl Iterator<Item = (usize, &BoardStage)> {
         let begun = self.search.is_some().then(|| self.begun());

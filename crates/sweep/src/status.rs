@@ -48,6 +48,9 @@ pub struct Status {
     pub void: u32,
     /// Whether every planned run is stored, and every work of a sweep of blocks decided or its time up.
     pub complete: bool,
+    /// Kinds of work that blocks have not decided, their time being up or not; 0 in a sweep of a fixed number of runs.
+    #[serde(default)]
+    pub undecided: u32,
     /// Controls in the plan.
     pub controls_planned: u32,
     /// Controls stored.
@@ -156,6 +159,7 @@ impl Status {
             done: completeness.done,
             void: completeness.void,
             complete: completeness.is_complete(),
+            undecided: if protocol.is_dash() { 0 } else { store.board()?.undecided_works() },
             controls_planned: completeness.controls_planned,
             controls_done: completeness.controls_done,
             repeated,
@@ -264,6 +268,10 @@ impl fmt::Display for Status {
                 writeln!(f, "running ({who}), about {left} left")?;
             }
             (Some(who), None, _) => writeln!(f, "running ({who})")?,
+            (None, _, true) if self.undecided > 0 => {
+                let works = if self.undecided == 1 { "kind of work is" } else { "kinds of work are" };
+                writeln!(f, "its time is up, and {} {works} undecided", self.undecided)?;
+            }
             (None, _, true) => writeln!(f, "complete")?,
             (None, Some(left), false) if !self.protocol.is_dash() && *passes == 0 => {
                 let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());

@@ -23,6 +23,7 @@ pub(super) fn config(workload: &Workload, conduct: &Conduct) -> EngineConfig {
         sqthread_poll: workload.sqthread_poll,
         sqthread_poll_cpu: ring.sqthread_poll_cpu.filter(|_| workload.sqthread_poll),
         atomic: conduct.atomic,
+        random: workload.rw.is_random(),
         read_fua: ring.read_fua,
         // The flags of a character device's descriptor make no command durable.
         write_fua: workload.sync != WriteSync::None,

@@ -384,12 +384,9 @@ fn paper(query: Query) -> String {
 }
 
 fn speedup(contest: &Contest) -> String {
-    match (contest.speedup, contest.median) {
-        // Beyond a hundredfold an interval tells nothing yet.
-        (Some(bounds), _) if bounds.high < 100.0 * bounds.low => {
-            format!("{}× ({}–{})", figure(bounds.ratio), figure(bounds.low), figure(bounds.high))
-        }
-        (_, median) => known(median, |ratio| format!("{}× (no interval yet)", figure(ratio))),
+    match contest.interval() {
+        Some(bounds) => format!("{}× ({}–{})", figure(bounds.ratio), figure(bounds.low), figure(bounds.high)),
+        None => known(contest.estimate(), |ratio| format!("{}× (no interval yet)", figure(ratio))),
     }
 }
 

@@ -21,7 +21,7 @@ use self::args::{FlashioArgs, FlashioCommand};
 use self::document::Facts;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
-use crate::{plan, signals, tasks};
+use crate::{paint, plan, signals, tasks};
 
 /// Tasks where nothing is said.
 const TASKS: u32 = 4;
@@ -43,7 +43,9 @@ pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
         (None, tasks) => tasks.unwrap_or(TASKS),
     };
     let sinks = args.output.as_deref().map(sinks).transpose()?;
-    let mut measured = run(&config(args, tasks, stop), joined)?;
+    let config = config(args, tasks, stop);
+    output::tell(&format!("{} {}\n", paint::dim("note:"), outlook(&config)));
+    let mut measured = run(&config, joined)?;
     let document = FlashioDocument::from(Facts::of(args, tasks, &measured));
     let page = page::page(&document);
     if let Some([html, json]) = sinks {
@@ -114,6 +116,27 @@ fn config(args: &FlashioArgs, tasks: u32, stop: Arc<AtomicBool>) -> Config {
         }),
         progress,
     }
+}
+
+/// How long it computes and how much it writes, at most.
+fn outlook(config: &Config) -> String {
+    // One way writes to the slow tier, one to the fast one, and one to both.
+    let legs = u64::from(config.tasks) * u64::from(config.checkpoints);
+    let bytes = legs.saturating_mul(config.checkpoint_bytes).saturating_mul(2 * u64::from(config.blocks));
+    let times = Way::ALL.len() as u32 * config.checkpoints;
+    let computing = config.compute.saturating_mul(times.saturating_mul(config.blocks));
+    let computing = match config.multiplications {
+        None => format!("computes for about {}, and ", units::seconds(computing)),
+        Some(_) => String::new(),
+    };
+    format!(
+        "{} tasks, at most {} blocks of three ways: it {computing}writes {} to each of {} and {}, besides the time that this takes",
+        config.tasks,
+        config.blocks,
+        units::bytes(bytes),
+        config.fast.display(),
+        config.slow.display()
+    )
 }
 
 fn progress(block: u32, way: Way) {

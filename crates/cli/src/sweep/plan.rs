@@ -278,7 +278,8 @@ fn measuring(space: &Space, plan: &Plan) -> Duration {
     }
 }
 
-/// Time in which the runs of these points write, of a budget or of so many passes. A mix counts by its share of writes.
+/// Time in which the runs of these points write, of a budget or of so many passes. A mix counts by its share of writes. Of a
+/// budget that is the most: work that is decided early leaves some of it, and what lies between two runs is part of it.
 pub fn writing_time(points: &[Point], budget: Option<Duration>, passes: u32) -> Duration {
     let share = |point: &Point| match (point.workload.rw.modifies(), point.workload.rw.reads()) {
         _ if matches!(point.workload.rw, Rw::Trim | Rw::RandTrim) => 0.0,
@@ -286,15 +287,14 @@ pub fn writing_time(points: &[Point], budget: Option<Duration>, passes: u32) -> 
         (true, false) => 1.0,
         (true, true) => f64::from(100 - point.workload.rwmixread.min(100)) / 100.0,
     };
+    let length = |p: &Point| (p.workload.runtime.unwrap_or_default() + p.workload.ramp_time).as_secs_f64();
+    let writing: f64 = points.iter().map(|point| length(point) * share(point)).sum();
     match budget {
         Some(budget) if !points.is_empty() => {
-            budget.mul_f64(points.iter().map(share).sum::<f64>() / points.len() as f64)
+            let all: f64 = points.iter().map(|p| length(p) + OVERHEAD_PER_RUN.as_secs_f64()).sum();
+            budget.mul_f64(writing / all)
         }
-        _ => {
-            let length = |p: &Point| p.workload.runtime.unwrap_or_default() + p.workload.ramp_time;
-            let one: f64 = points.iter().map(|point| length(point).as_secs_f64() * share(point)).sum();
-            Duration::try_from_secs_f64(one * f64::from(passes)).unwrap_or(Duration::MAX)
-        }
+        _ => Duration::try_from_secs_f64(writing * f64::from(passes)).unwrap_or(Duration::MAX),
     }
 }
 
@@ -457,7 +457,8 @@ fn text(space: &Space) -> String {
     let writing = writing_time(&space.points, space.budget, space.passes);
     if !writing.is_zero() {
         text += &format!(
-            "writes for about {}: some {} GB for each GB/s that the target takes\n",
+            "writes for {} {}: some {} GB for each GB/s that the target takes\n",
+            if space.budget.is_some() { "at most" } else { "about" },
             units::seconds(writing),
             grouped(writing.as_secs_f64().round() as usize)
         );
@@ -500,7 +501,8 @@ mod tests {
         };
         let points = [Rw::Read, Rw::Write, Rw::RandRw, Rw::RandTrim].map(point);
         assert_eq!(writing_time(&points, None, 3), Duration::from_secs(15));
-        assert_eq!(writing_time(&points, Some(Duration::from_secs(64)), 0), Duration::from_secs(20));
+        // 5 s of 4 times 4.15 s.
+        assert_eq!(writing_time(&points, Some(Duration::from_secs(83)), 0), Duration::from_secs(25));
         assert_eq!(writing_time(&[], Some(Duration::from_secs(64)), 2), Duration::ZERO);
     }
 

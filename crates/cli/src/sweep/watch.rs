@@ -13,20 +13,24 @@ use sweep::run::{Observer, RunFailed, RunFinished, RunStarted, SessionBegun};
 
 use crate::{output, paint};
 
+/// A bar of runs.
+const OF_RUNS: &str = "{bar:20} {pos}/{len} runs  {wide_msg}";
+/// A bar of time.
+const OF_TIME: &str = "{bar:20} {prefix}  {wide_msg}";
+
 /// The progress of a sweep.
 #[derive(Debug)]
 pub struct Watch {
     bar: ProgressBar,
     last: String,
+    /// The bar is of the budget's time, and not of runs.
+    counts_time: bool,
 }
 
 impl Watch {
     /// Watches silently unless standard error is a terminal.
     pub fn new() -> Self {
-        Self {
-            bar: bar(0, output::is_watched(), "{bar:20} {pos}/{len} runs  {wide_msg}"),
-            last: String::new(),
-        }
+        Self { bar: bar(0, output::is_watched(), OF_RUNS), last: String::new(), counts_time: false }
     }
 
     /// Takes the bar away.
@@ -37,6 +41,24 @@ impl Watch {
     /// A voice for others.
     pub fn speaker(&self) -> Speaker {
         Speaker { bar: self.bar.clone() }
+    }
+
+    /// Draws how far it is: in runs, or where blocks run until a decision, which have no number of runs beforehand, in the
+    /// time of the budget.
+    fn count(&mut self, done: u32, planned: u32, spent: Option<(Duration, Duration)>) {
+        let Some((used, budget)) = spent else {
+            self.bar.set_length(planned.max(done + 1).into());
+            self.bar.set_position(done.into());
+            return;
+        };
+        if !self.counts_time {
+            self.counts_time = true;
+            self.bar.set_style(style(OF_TIME));
+        }
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.bar.set_length(milliseconds(budget));
+        self.bar.set_position(milliseconds(used));
+        self.bar.set_prefix(format!("{} of {}, {done} runs", units::seconds(used), units::seconds(budget)));
     }
 
     fn above(&self, line: &str) {
@@ -76,9 +98,7 @@ impl Observer for Watch {
     }
 
     fn run_started(&mut self, run: &RunStarted<'_>) {
-        // Blocks until a decision have no number of runs beforehand.
-        self.bar.set_length(run.planned.max(run.done + 1).into());
-        self.bar.set_position(run.done.into());
+        self.count(run.done, run.planned, run.spent);
         let what = match run.kind {
             StepKind::Run => format!("{}, no. {}", run.point.label(), run.pass),
             StepKind::Control => format!("control: {}", run.point.label()),
@@ -88,7 +108,9 @@ impl Observer for Watch {
 
     fn run_finished(&mut self, run: &RunFinished<'_>) {
         self.last = figure(run.row);
-        self.bar.set_position(run.done.into());
+        if !self.counts_time {
+            self.bar.set_position(run.done.into());
+        }
         if run.void {
             self.above(&format!(
                 "{} {} is void; the report says why",
@@ -148,12 +170,13 @@ pub fn seconds(watched: bool) -> ProgressBar {
 
 fn bar(length: u64, watched: bool, template: &str) -> ProgressBar {
     let target = if watched { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(length), target);
-    // The templates are ours, and a test draws them; a bar in the library's own style does as well.
-    match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style.progress_chars("━╸─")),
-        Err(_) => bar,
-    }
+    ProgressBar::with_draw_target(Some(length), target).with_style(style(template))
+}
+
+/// The templates are ours, and a test draws them; a bar in the library's own style does as well.
+fn style(template: &str) -> ProgressStyle {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.progress_chars("━╸─")
 }
 
 #[cfg(test)]
@@ -163,12 +186,23 @@ mod tests {
     #[test]
     fn the_templates_of_the_bars_are_understood() {
         for template in [
-            "{bar:20} {pos}/{len} runs  {wide_msg}",
+            OF_RUNS,
+            OF_TIME,
             "{bar:20} {bytes}/{total_bytes}  {bytes_per_sec}, {eta} left  {wide_msg}",
             "{bar:20} {eta} left  {wide_msg}",
         ] {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
+    }
+
+    #[test]
+    fn a_sweep_with_a_budget_is_as_far_as_its_time_and_not_as_its_runs() {
+        let mut watch = Watch::new();
+        watch.count(3, 10, None);
+        assert_eq!((watch.bar.position(), watch.bar.length()), (3, Some(10)));
+        watch.count(4, 4, Some((Duration::from_secs(30), Duration::from_secs(120))));
+        assert_eq!((watch.bar.position(), watch.bar.length()), (30_000, Some(120_000)));
+        assert_eq!(watch.bar.prefix(), "30 s of 2 min 00 s, 4 runs");
     }
 
     #[test]

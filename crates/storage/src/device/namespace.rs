@@ -193,10 +193,16 @@ fn claim(
         other => other,
     })?;
     // It had this number in the device tree, and may have been detached and its number given to another since.
-    match is_namespace_of((nsid, bytes), nvme::namespace_id(block.fd()), block.size()) {
-        true => Ok(block),
-        false => Err(unguarded(format!("{} is another namespace", node.display()))),
+    if !is_namespace_of((nsid, bytes), nvme::namespace_id(block.fd()), block.size()) {
+        return Err(unguarded(format!("{} is another namespace", node.display())));
     }
+    // What a writer that has closed it left in the page cache would be stored later, over what the commands write.
+    sys::forget_pages(block.fd()).map_err(|source| OpenError::Io {
+        target: node.display().to_string(),
+        operation: "storing what its page cache holds",
+        source,
+    })?;
+    Ok(block)
 }
 
 /// Whether a claimed block device is the namespace with this number and so many bytes.

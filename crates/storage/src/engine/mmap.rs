@@ -59,10 +59,15 @@ impl<K: Kernel> Mmap<K> {
         check_local(NAME, &device)?;
         let slots = Slots::new(NAME, device, config)?;
         let map = |member: &Arc<dyn Device>| {
-            Mapping::new(member.fd(), member.size(), member.is_writable()).map_err(|source| {
-                let operation = if source.raw_os_error() == Some(libc::ENODEV) { CONFIGURE } else { "mmap" };
-                EngineError { engine: NAME, operation, source }
-            })
+            let mapping =
+                Mapping::new(member.fd(), member.size(), member.is_writable()).map_err(|source| {
+                    let operation =
+                        if source.raw_os_error() == Some(libc::ENODEV) { CONFIGURE } else { "mmap" };
+                    EngineError { engine: NAME, operation, source }
+                })?;
+            let advised = mapping.advise(config.random);
+            advised.map_err(|source| EngineError { engine: NAME, operation: "madvise", source })?;
+            Ok(mapping)
         };
         let mappings = slots.members().iter().map(map).collect::<Result<_, _>>()?;
         Ok(Self { kernel, slots, mappings, queued: Vec::new(), finished: VecDeque::new() })

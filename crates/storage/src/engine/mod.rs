@@ -107,6 +107,8 @@ pub struct EngineConfig {
     pub sqthread_poll: bool,
     /// The CPU that this thread is bound to.
     pub sqthread_poll_cpu: Option<u32>,
+    /// Requests come in no order, so that nothing is to be read ahead (mmap only; others leave that to the descriptor).
+    pub random: bool,
     /// Read from the medium, past the drive's cache (io_uring_cmd only).
     pub read_fua: bool,
     /// Have each write on the medium when it completes (io_uring_cmd only).
@@ -135,6 +137,7 @@ impl Default for EngineConfig {
             hipri: false,
             sqthread_poll: false,
             sqthread_poll_cpu: None,
+            random: false,
             read_fua: false,
             write_fua: false,
             atomic: false,

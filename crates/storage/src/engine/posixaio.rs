@@ -2,8 +2,9 @@
 //!
 //! The library makes each request by a plain call on a thread of its own, at most twenty of them in glibc. **Of one
 //! descriptor it makes one request at a time, in order**: however deep the queue, a single file or drive is asked for one
-//! request after another (glibc, `aio_misc.c`). Depth is real only over several descriptors, such as the members of a stripe.
-//! So it is in every program that uses the library, fio's `posixaio` among them.
+//! request after another (glibc, `aio_misc.c`). Depth is real only over several descriptors: the members of a stripe, and
+//! the engines of several threads, each of which has descriptors of its own. So it is in every program that uses the library,
+//! fio's `posixaio` among them.
 //!
 //! Completions are looked for by aio_error(3), and waited for by aio_suspend(3). The control blocks and buffers belong to the
 //! library until aio_return(3) has been called; dropping the engine waits for all of them.
@@ -12,7 +13,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ const MOST_AWAITED: usize = 64;
 pub struct Posixaio<K: Kernel = Linux> {
     kernel: K,
     slots: Slots,
+    /// By member: the library keeps a queue for each number of a descriptor, which no other engine is to stand in.
+    fds: Box<[OwnedFd]>,
     blocks: Blocks,
     /// Parts prepared and not yet taken, oldest first.
     queued: VecDeque<u32>,
@@ -94,8 +97,12 @@ impl<K: Kernel> Posixaio<K> {
     ) -> Result<Self, EngineError> {
         check_local(NAME, &device)?;
         let slots = Slots::new(NAME, device, config)?;
+        let own = slots.members().iter().map(|member| member.fd().try_clone_to_owned());
+        let fds = own.collect::<io::Result<_>>();
+        let fds = fds.map_err(|source| EngineError { engine: NAME, operation: "dup", source })?;
         Ok(Self {
             kernel,
+            fds,
             blocks: Blocks::new(slots.ids()),
             slots,
             queued: VecDeque::new(),
@@ -119,7 +126,7 @@ impl<K: Kernel> Posixaio<K> {
     fn begin(&self, id: u32) -> io::Result<()> {
         let part = self.slots.part(id);
         let transfers = !part.op.is_sync();
-        let fd = self.slots.members()[part.member as usize].fd().as_raw_fd();
+        let fd = self.fds[part.member as usize].as_raw_fd();
         let address = self.slots.address(&part);
         let mut request = blank();
         request.aio_fildes = fd;
@@ -291,8 +298,27 @@ impl<K: Kernel> Drop for Posixaio<K> {
     fn drop(&mut self) {
         if !self.drain() {
             self.slots.leak();
-            // The library may still write to them.
+            // The library may still write to them, and by the numbers of these, which nothing else may come to have.
             std::mem::forget(std::mem::take(&mut self.blocks.0));
+            std::mem::forget(std::mem::take(&mut self.fds));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{OpenOptions, ScratchFile};
+
+    /// The library would make the requests of all threads one after another, were they of one descriptor.
+    #[test]
+    fn engines_over_one_device_have_descriptors_of_their_own() {
+        let file = ScratchFile::create(&std::env::temp_dir(), 1 << 20).expect("a scratch file");
+        let device = file.open("scratch", &OpenOptions { direct: false, ..OpenOptions::writing() });
+        let device: Arc<dyn Device> = device.expect("opens");
+        let engines = [(), ()].map(|()| Posixaio::new(Arc::clone(&device), &EngineConfig::default()));
+        let [first, second] = engines.map(|engine| engine.expect("opens"));
+        assert_ne!(first.fds[0].as_raw_fd(), second.fds[0].as_raw_fd());
+        assert_ne!(first.fds[0].as_raw_fd(), device.fd().as_raw_fd());
     }
 }

@@ -3,7 +3,7 @@
 //! `O_EXCL` keeps out only those who use it, too; a virtual machine or a database on a raw device often does not, and of a
 //! namespace that is driven by NVMe commands (`/dev/ng0n1`) the block device is not even open. Their descriptors show in
 //! `/proc/PID/fd` as far as this user may look. One that is open for reading counts in neither case: it is how drives
-//! are asked for their health.
+//! are asked for their health. Root may write a namespace by commands from such a one, and is not seen then.
 
 use std::fs;
 use std::path::Path;

@@ -319,7 +319,12 @@ fn sentence(ladder: &Ladder) -> String {
         .iter()
         .map(|rung| {
             let changes: Vec<String> = rung.changes.iter().map(Change::words).collect();
-            format!("{} {}", words::list(&changes), words::times(rung.gain))
+            let as_good = match rung.as_good.as_slice() {
+                [] => String::new(),
+                [one] => format!(" ({one} is as good)"),
+                several => format!(" ({} are as good)", words::list(several)),
+            };
+            format!("{} {}{as_good}", words::list(&changes), words::times(rung.gain))
         })
         .collect();
     format!(

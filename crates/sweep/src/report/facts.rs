@@ -139,10 +139,15 @@ fn runs(report: &Report) -> String {
 pub(super) fn cleaning(c: &CleaningSummary) -> Vec<String> {
     let mut text = Vec::new();
     if !c.is_applied {
-        text.push(format!(
-            "Nothing was removed before conclusions were drawn, but {} void runs and {} of blocks that were cut short.",
-            c.runs.void, c.runs.cut
-        ));
+        let runs = |n| if n == 1 { "run" } else { "runs" };
+        let void = (c.runs.void > 0).then(|| format!("{} void {}", c.runs.void, runs(c.runs.void)));
+        let cut = (c.runs.cut > 0)
+            .then(|| format!("{} {} of blocks that were cut short", c.runs.cut, runs(c.runs.cut)));
+        let left_out: Vec<String> = void.into_iter().chain(cut).collect();
+        text.push(match left_out.as_slice() {
+            [] => "Nothing was removed before conclusions were drawn.".to_owned(),
+            some => format!("Nothing was removed before conclusions were drawn, but {}.", some.join(" and ")),
+        });
         return text;
     }
     if c.discard_first {

@@ -128,6 +128,7 @@ impl Runner<'_> {
         loop {
             let now = self.time();
             let used = turns.used(shard, now);
+            live.spent = board.budget().map(|budget| (used.min(budget), budget));
             if let Some(end) = end {
                 live.pace.set_time_left(end.saturating_sub(used));
             }

@@ -267,6 +267,7 @@ impl<'a> Runner<'a> {
             tally: Tally::default(),
             done: before.done,
             planned: before.planned,
+            spent: None,
             is_in_blocks: !is_dash,
             surroundings: Surroundings::of(self.store)?,
             changes: BTreeSet::new(),
@@ -330,6 +331,7 @@ impl<'a> Runner<'a> {
             done: live.done,
             planned: live.planned,
             time_left: live.pace.time_left(),
+            spent: live.spent,
         });
         let began = Instant::now();
         match self.step(step, point, live)? {
@@ -466,6 +468,8 @@ struct Live {
     /// Runs stored, of all sessions.
     done: u32,
     planned: u32,
+    /// The time that is used of the budget, and the budget, where there is one.
+    spent: Option<(Duration, Duration)>,
     /// Whether runs belong to blocks.
     is_in_blocks: bool,
     surroundings: Surroundings,

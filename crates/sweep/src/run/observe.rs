@@ -33,6 +33,8 @@ pub struct RunStarted<'a> {
     pub planned: u32,
     /// Estimate for this step and all after it.
     pub time_left: Option<Duration>,
+    /// The time that is used of the budget, and the budget, where blocks run until a decision.
+    pub spent: Option<(Duration, Duration)>,
 }
 
 /// A step is stored.

@@ -149,6 +149,12 @@ impl Form for Commands {
             Err(_) if result == -libc::EINVAL => {
                 (i64::from(result), Some(io::Error::new(io::ErrorKind::InvalidInput, NOT_TAKEN)))
             }
+            // No signal does this to a command: the driver cancels so what a reset or a time-out took back, and making it again,
+            // a thousand times at half a minute, would look like a slow drive.
+            Err(_) if result == -libc::EINTR => {
+                let words = "the driver gave the command up (time-out or reset)";
+                (-i64::from(libc::EIO), Some(io::Error::other(words)))
+            }
             Err(_) => (i64::from(result), None),
         }
     }
@@ -293,6 +299,12 @@ mod tests {
         assert!(error.expect("words").to_string().contains("Unrecovered Read Error"));
         let (result, error) = form.outcome(-libc::EAGAIN, || read);
         assert!(result == -i64::from(libc::EAGAIN) && error.is_none());
+        // What the driver has cancelled is not made again as if a signal had come between.
+        let (result, error) = form.outcome(-libc::EINTR, || read);
+        assert!(
+            result == -i64::from(libc::EIO)
+                && error.expect("words").to_string().contains("gave the command up")
+        );
         assert_eq!(form.outcome(0, || read).0, 512);
         assert_eq!(form.outcome(0, || asked(Op::Sync, 0, 0, 0)).0, 0);
     }

@@ -99,8 +99,9 @@ impl Form for Plain {
         let (opcode, op_flags) = match (op, request.buffer.is_some()) {
             (Op::Read, true) => (abi::OP_READ_FIXED, 0),
             (Op::Read, false) => (abi::OP_READ, 0),
-            (Op::Write, true) => (abi::OP_WRITE_FIXED, self.write_flags),
-            (Op::Write, false) => (abi::OP_WRITE, self.write_flags),
+            // The kernel takes no atomic write from a registered buffer (generic_atomic_write_valid).
+            (Op::Write, true) if self.write_flags == 0 => (abi::OP_WRITE_FIXED, 0),
+            (Op::Write, _) => (abi::OP_WRITE, self.write_flags),
             (Op::SyncData, _) => (abi::OP_FSYNC, abi::FSYNC_DATASYNC),
             (Op::Sync | Op::Trim, _) => (abi::OP_FSYNC, 0),
         };
@@ -115,7 +116,10 @@ impl Form for Plain {
             len: if transfers { length } else { 0 },
             op_flags,
             user_data: u64::from(request.id),
-            buf_index: if transfers { request.buffer.unwrap_or(0) } else { 0 },
+            buf_index: match opcode {
+                abi::OP_READ_FIXED | abi::OP_WRITE_FIXED => request.buffer.unwrap_or(0),
+                _ => 0,
+            },
             personality: 0,
             file_index: 0,
             addr3: 0,

@@ -53,10 +53,20 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
 /// The error of a ring that the kernel does not set up. A CPU that there is not has the same number as a flag that it does not
-/// know.
-fn not_set_up(engine: &'static str, config: &EngineConfig, source: io::Error) -> EngineError {
+/// know, so `unbound` tries it without one.
+fn not_set_up(
+    engine: &'static str,
+    config: &EngineConfig,
+    source: io::Error,
+    unbound: impl FnOnce(&EngineConfig) -> bool,
+) -> EngineError {
     match config.sqthread_poll_cpu {
-        Some(cpu) if source.raw_os_error() == Some(libc::EINVAL) => Misfit::NoSuchCpu { cpu }.of(engine),
+        Some(cpu)
+            if source.raw_os_error() == Some(libc::EINVAL)
+                && unbound(&EngineConfig { sqthread_poll_cpu: None, ..config.clone() }) =>
+        {
+            Misfit::NoSuchCpu { cpu }.of(engine)
+        }
         _ => EngineError { engine, operation: "io_uring_setup", source },
     }
 }
@@ -154,8 +164,13 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
         let _ = raise_limit(Limit::LockedMemory);
         let entries = u32::try_from(slots.most_parts()).unwrap_or(u32::MAX).min(MAX_ENTRIES);
         let fds = slots.members().iter().map(|member| member.fd().as_raw_fd()).collect();
-        let (fd, params) = setup(&kernel, config, entries.next_power_of_two(), F::SETUP)
-            .map_err(|source| not_set_up(F::NAME, config, source))?;
+        let (fd, params) =
+            setup(&kernel, config, entries.next_power_of_two(), F::SETUP).map_err(|source| {
+                let unbound = |config: &EngineConfig| {
+                    setup(&kernel, config, entries.next_power_of_two(), F::SETUP).is_ok()
+                };
+                not_set_up(F::NAME, config, source, unbound)
+            })?;
         let ring = Ring::map(fd, &params).map_err(|source| EngineError {
             engine: F::NAME,
             operation: "map the ring",

@@ -87,17 +87,28 @@ fn trace(i: usize, point: &PointSummary, curve: &LatencyCurve) -> Trace {
     .hover(hover)
 }
 
+/// A percentile of a curve, where it has requests enough to tell it.
+fn at(curve: &LatencyCurve, percentile: f64) -> Option<u64> {
+    curve.percentiles.iter().find(|step| step.percentile == percentile).map(|step| step.ns)
+}
+
 fn caption(curves: &[(&PointSummary, &LatencyCurve)]) -> String {
-    let tail = |c: &LatencyCurve| c.summary.p99_9 as f64 / c.summary.p50.max(1) as f64;
+    // The farthest percentile that all of them have requests for, so that like is compared with like.
+    let tails = [(99.9, "a thousand"), (99.0, "a hundred"), (90.0, "ten")];
+    let known = tails.into_iter().find(|(p, _)| curves.iter().all(|(_, curve)| at(curve, *p).is_some()));
+    let Some((percentile, in_so_many)) = known else {
+        return "All kept passes together; there are too few requests to tell of a tail.".to_owned();
+    };
+    let tail = |c: &LatencyCurve| at(c, percentile).unwrap_or(0) as f64 / c.summary.p50.max(1) as f64;
     let worst = curves.iter().max_by(|a, b| tail(a.1).total_cmp(&tail(b.1)));
     let mut text =
         "All kept passes together; each step to the right on the axis is a tenth of the requests left."
             .to_owned();
     if let Some((point, curve)) = worst {
         text += &format!(
-            " The heaviest tail: {}, where one request in a thousand takes more than {} and the median {}.",
+            " The heaviest tail: {}, where one request in {in_so_many} takes more than {} and the median {}.",
             point.label,
-            units::nanoseconds(curve.summary.p99_9 as f64),
+            units::nanoseconds(at(curve, percentile).unwrap_or(0) as f64),
             units::nanoseconds(curve.summary.p50 as f64)
         );
     }
