@@ -392,3 +392,33 @@ fn a_pass_to_the_steady_state_leaves_no_block_unwritten() {
     assert_eq!(data.len(), 1 << 20);
     assert!(data.chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "a block was not written");
 }
+
+#[test]
+fn atomic_writes_are_made_where_there_are_any_and_refused_with_one_line_elsewhere() {
+    let place = place();
+    let folder = place.path();
+    let global = "[global]\nfilename=data\nsize=1m\nrw=randwrite\nbs=4k\ndirect=1\n";
+    job_file(folder, &format!("{global}[lay]\nrw=write\n"));
+    if run(folder, &["bench", "j.fio"]).code != 0 {
+        return skipped("the file system has no direct I/O");
+    }
+    for engine in ["io_uring", "libaio"] {
+        let options =
+            format!("ioengine={engine}\niodepth=16\nverify=crc64\natomic=1\nverify_write_sequence=0\n");
+        job_file(folder, &format!("{global}[write-and-verify]\n{options}"));
+        let came = run(folder, &["bench", "j.fio", "--json"]);
+        if came.code == 0 {
+            let document: Value = serde_json::from_str(&came.out).expect("a document");
+            assert_eq!(document["record"]["verified_blocks"], 256, "{document}");
+        } else {
+            let errors: Vec<&str> = came.err.lines().filter(|line| line.starts_with("error: ")).collect();
+            assert!(came.code == 2 && errors.len() == 1 && errors[0].contains("atomic=1: "), "{}", came.err);
+        }
+        // No drive and no file system has atomic writes of this size, or of this alignment.
+        for wrong in ["bs=12k", "offset=2k\nsize=512k"] {
+            job_file(folder, &format!("{global}[odd]\nioengine={engine}\natomic=1\n{wrong}\n"));
+            let came = run(folder, &["bench", "j.fio"]);
+            assert_eq!(came.code, 2, "{wrong}: {}", came.err);
+        }
+    }
+}

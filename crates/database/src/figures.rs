@@ -167,3 +167,23 @@ fn of_runs(query: Query, temperature: Temperature, tier: usize, runs: &[&Run]) -
         rows: median(&|run| Some(run.asked.answer.rows as f64)).unwrap_or(0.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_of_a_hundredfold_is_none_and_the_estimate_is_the_median_then() {
+        let of = |low, high| Contest {
+            query: Query::Forward,
+            temperature: Temperature::Cold,
+            tier: 0,
+            blocks: 2,
+            median: Some(3.0),
+            speedup: Some(Bounds { ratio: 5.0, low, high }),
+            outcome: Race::new(2, Rules::default()).outcome(),
+        };
+        assert_eq!((of(4.0, 6.0).interval().is_some(), of(4.0, 6.0).estimate()), (true, Some(5.0)));
+        assert_eq!((of(0.1, 50.0).interval().is_some(), of(0.1, 50.0).estimate()), (false, Some(3.0)));
+    }
+}

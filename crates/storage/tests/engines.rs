@@ -388,8 +388,8 @@ fn a_write_that_is_to_be_atomic_is_made_so_or_refused() {
             endings[1] = rig::finish(engine)[1].take();
             endings
         });
-        let wrote = endings[0].as_ref().expect("ended").is_ok();
-        assert_eq!(wrote, is_atomic, "{}: a write that cannot be atomic was made", choice.word());
+        let wrote = endings[0].as_ref().expect("ended");
+        assert_eq!(wrote.is_ok(), is_atomic, "{}: {wrote:?}", choice.word());
         assert!(endings[1].as_ref().expect("ended").is_ok(), "{}: a read is no write", choice.word());
     }
     for choice in [IoEngine::Psync, IoEngine::Auto] {

@@ -181,6 +181,19 @@ fn equal_settings_end_as_equivalent() {
     let outcome = go(&mut store, &world);
     assert_eq!((outcome.ended, outcome.runs), (Ended::Complete, 0));
     assert_eq!(world.names().len(), before, "a decided sweep runs nothing when it is resumed");
+    let status = Status::of(&store).unwrap();
+    assert_eq!((status.complete, status.undecided), (true, 0));
+    assert!(status.to_string().contains("\ncomplete\n") || status.running.is_some(), "{status}");
+}
+
+#[test]
+fn a_sweep_whose_time_is_up_is_told_with_what_is_undecided() {
+    let (_dir, store, _, _) = sweep(&SPACE.replace("300s", "30s"), World::new(0.3, &[("iodepth=16", 1.02)]));
+    assert_eq!(decision(&store), None);
+    let status = Status { running: None, ..Status::of(&store).unwrap() };
+    assert_eq!((status.complete, status.undecided), (true, 1));
+    assert!(status.to_string().contains("its time is up, and 1 kind of work is undecided"), "{status}");
+    assert!(!status.to_string().contains("complete"), "{status}");
 }
 
 #[test]

@@ -308,6 +308,15 @@ fn brings(changes: &[Change]) -> bool {
 }
 
 /// `Random reads, 4k: from 32.1k IOPS to 441k, 13.7× (13.5–13.9): width=16 8.9×, depth 512 1.5×.`
+/// Other values of a setting that cannot be told from the one of a rung, in parentheses.
+fn as_good(values: &[String]) -> String {
+    match values {
+        [] => String::new(),
+        [one] => format!(" ({one} is as good)"),
+        several => format!(" ({} are as good)", words::list(several)),
+    }
+}
+
 fn sentence(ladder: &Ladder) -> String {
     let work = ladder.work.label();
     let figure = ladder.metric.words(ladder.figure.mean);
@@ -319,12 +328,7 @@ fn sentence(ladder: &Ladder) -> String {
         .iter()
         .map(|rung| {
             let changes: Vec<String> = rung.changes.iter().map(Change::words).collect();
-            let as_good = match rung.as_good.as_slice() {
-                [] => String::new(),
-                [one] => format!(" ({one} is as good)"),
-                several => format!(" ({} are as good)", words::list(several)),
-            };
-            format!("{} {}{as_good}", words::list(&changes), words::times(rung.gain))
+            format!("{} {}{}", words::list(&changes), words::times(rung.gain), as_good(&rung.as_good))
         })
         .collect();
     format!(
@@ -343,5 +347,18 @@ impl Change {
             Some(value) => super::choice::words(&self.setting, value),
             None => format!("without {}", self.setting),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_good;
+
+    #[test]
+    fn a_rung_names_the_values_that_are_as_good() {
+        let words = |values: &[&str]| as_good(&values.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(words(&[]), "");
+        assert_eq!(words(&["32"]), " (32 is as good)");
+        assert_eq!(words(&["32", "64", "128"]), " (32, 64 and 128 are as good)");
     }
 }

@@ -203,3 +203,34 @@ fn chauvenet(c: &CleaningSummary) -> String {
         c.runs.rejected + c.runs.kept
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::RunCounts;
+
+    #[test]
+    fn what_was_left_out_is_counted_only_where_something_was() {
+        let said = |void, cut| {
+            let runs = RunCounts { void, cut, kept: 9, ..RunCounts::default() };
+            let summary = CleaningSummary {
+                runs,
+                is_applied: false,
+                discard_first: false,
+                judged_passes: 0,
+                limit: 0.0,
+                largest_possible: 0.0,
+                can_fire: false,
+                rejected_with_first_pass: 0,
+                mad_outliers: 0,
+                cv_before: None,
+                cv_after: None,
+            };
+            cleaning(&summary).join(" ")
+        };
+        assert_eq!(said(0, 0), "Nothing was removed before conclusions were drawn.");
+        assert_eq!(said(1, 0), "Nothing was removed before conclusions were drawn, but 1 void run.");
+        let both = "Nothing was removed before conclusions were drawn, but 2 void runs and 1 run of blocks that were cut short.";
+        assert_eq!(said(2, 1), both);
+    }
+}

@@ -92,10 +92,15 @@ fn at(curve: &LatencyCurve, percentile: f64) -> Option<u64> {
     curve.percentiles.iter().find(|step| step.percentile == percentile).map(|step| step.ns)
 }
 
-fn caption(curves: &[(&PointSummary, &LatencyCurve)]) -> String {
-    // The farthest percentile that all of them have requests for, so that like is compared with like.
+/// The farthest percentile that all of these curves have requests for, so that like is compared with like, and one in how many
+/// requests lies beyond it.
+fn farthest(curves: &[&LatencyCurve]) -> Option<(f64, &'static str)> {
     let tails = [(99.9, "a thousand"), (99.0, "a hundred"), (90.0, "ten")];
-    let known = tails.into_iter().find(|(p, _)| curves.iter().all(|(_, curve)| at(curve, *p).is_some()));
+    tails.into_iter().find(|(percentile, _)| curves.iter().all(|curve| at(curve, *percentile).is_some()))
+}
+
+fn caption(curves: &[(&PointSummary, &LatencyCurve)]) -> String {
+    let known = farthest(&curves.iter().map(|(_, curve)| *curve).collect::<Vec<_>>());
     let Some((percentile, in_so_many)) = known else {
         return "All kept passes together; there are too few requests to tell of a tail.".to_owned();
     };
@@ -113,4 +118,25 @@ fn caption(curves: &[(&PointSummary, &LatencyCurve)]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::Histogram;
+
+    use super::*;
+
+    #[test]
+    fn no_percentile_is_named_that_the_requests_cannot_carry() {
+        let of = |requests: u64| {
+            let mut histogram = Histogram::default();
+            (1..=requests).for_each(|ns| histogram.record(1000 * ns));
+            LatencyCurve::of(0, &histogram)
+        };
+        let (many, some, few, none) = (of(5000), of(472), of(30), of(5));
+        assert_eq!(farthest(&[&many]), Some((99.9, "a thousand")));
+        assert_eq!(farthest(&[&many, &some]), Some((99.0, "a hundred")));
+        assert_eq!(farthest(&[&some, &few]), Some((90.0, "ten")));
+        assert_eq!(farthest(&[&none]), None);
+    }
 }
