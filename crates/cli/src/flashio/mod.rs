@@ -123,7 +123,7 @@ fn outlook(config: &Config) -> String {
     // One way writes to the slow tier, one to the fast one, and one to both.
     let legs = u64::from(config.tasks) * u64::from(config.checkpoints);
     let bytes = legs.saturating_mul(config.checkpoint_bytes).saturating_mul(2 * u64::from(config.blocks));
-    let times = Way::ALL.len() as u32 * config.checkpoints;
+    let times = (Way::ALL.len() as u32).saturating_mul(config.checkpoints);
     let computing = config.compute.saturating_mul(times.saturating_mul(config.blocks));
     let computing = match config.multiplications {
         None => format!("computes for about {}, and ", units::seconds(computing)),

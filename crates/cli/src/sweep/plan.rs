@@ -279,7 +279,7 @@ fn measuring(space: &Space, plan: &Plan) -> Duration {
 }
 
 /// Time in which the runs of these points write, of a budget or of so many passes. A mix counts by its share of writes. Of a
-/// budget that is the most: work that is decided early leaves some of it, and what lies between two runs is part of it.
+/// budget each point has its share; what is decided early leaves its share to the rest, so it may be more or less.
 pub fn writing_time(points: &[Point], budget: Option<Duration>, passes: u32) -> Duration {
     let share = |point: &Point| match (point.workload.rw.modifies(), point.workload.rw.reads()) {
         _ if matches!(point.workload.rw, Rw::Trim | Rw::RandTrim) => 0.0,
@@ -457,9 +457,9 @@ fn text(space: &Space) -> String {
     let writing = writing_time(&space.points, space.budget, space.passes);
     if !writing.is_zero() {
         text += &format!(
-            "writes for {} {}: some {} GB for each GB/s that the target takes\n",
-            if space.budget.is_some() { "at most" } else { "about" },
+            "writes for about {}{}: some {} GB for each GB/s that the target takes\n",
             units::seconds(writing),
+            if space.budget.is_some() { ", longer if reads are decided first" } else { "" },
             grouped(writing.as_secs_f64().round() as usize)
         );
     }

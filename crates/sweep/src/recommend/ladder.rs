@@ -307,7 +307,6 @@ fn brings(changes: &[Change]) -> bool {
     rest.iter().all(|change| brought(&first.setting).contains(&change.setting.as_str()))
 }
 
-/// `Random reads, 4k: from 32.1k IOPS to 441k, 13.7× (13.5–13.9): width=16 8.9×, depth 512 1.5×.`
 /// Other values of a setting that cannot be told from the one of a rung, in parentheses.
 fn as_good(values: &[String]) -> String {
     match values {
@@ -317,6 +316,7 @@ fn as_good(values: &[String]) -> String {
     }
 }
 
+/// `Random reads, 4k: from 32.1k IOPS to 441k, 13.7× (13.5–13.9): width=16 8.9×, depth 512 1.5×.`
 fn sentence(ladder: &Ladder) -> String {
     let work = ladder.work.label();
     let figure = ladder.metric.words(ladder.figure.mean);
