@@ -382,8 +382,25 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("cmd_type=nvme", "it belongs to io_uring_cmd, and the engine is psync"),
         ("ioengine=io_uring\nwritefua=1", "it belongs to io_uring_cmd, and the engine is io_uring"),
         ("ioengine=io_uring_cmd\ncmd_type=bsg", "NVMe namespaces only"),
-        ("ioengine=io_uring_cmd\nwrite_mode=uncor", "a write writes its data"),
-        ("ioengine=io_uring_cmd\nwrite_mode=write/40:zeroes/60", "a write writes its data"),
+        ("ioengine=io_uring_cmd\nwrite_mode=zone_append", "zones are not appended to"),
+        ("ioengine=io_uring_cmd\nwrite_mode=erase", "not a command that writes"),
+        ("ioengine=io_uring_cmd\nwrite_mode=write/40:zeroes/50", "come to 90 %"),
+        ("ioengine=io_uring_cmd\nwrite_mode=write:zeroes", "has no share"),
+        ("ioengine=io_uring_cmd\nwrite_mode=write/50:write/50", "stands there twice"),
+        ("ioengine=io_uring_cmd\nwrite_mode=write/300", "not a percentage"),
+        ("write_mode=zeroes", "it belongs to io_uring_cmd, and the engine is psync"),
+        ("ioengine=io_uring_cmd\nrw=write\nverify=crc32c\nwrite_mode=write/90:uncor/10", "move no data"),
+        ("fdp=1", "it belongs to io_uring_cmd, and the engine is psync"),
+        ("ioengine=io_uring_cmd\ndataplacement=streams", "streams are not supported"),
+        ("ioengine=io_uring_cmd\nfdp=1\nfdp_pli=0,4-2", "'4-2' is neither"),
+        ("ioengine=io_uring_cmd\nfdp=1\nplids=128", "'128' is neither"),
+        ("ioengine=io_uring_cmd\nfdp=1\nplid_select=scheme", "schemes are not read"),
+        ("rw=trim\nnum_range=8", "it belongs to io_uring_cmd, and the engine is psync"),
+        ("ioengine=io_uring_cmd\nrw=write\nnum_range=8", "only discards have ranges"),
+        ("ioengine=io_uring_cmd\nrw=trimwrite\nnum_range=8", "only discards have ranges"),
+        ("ioengine=io_uring_cmd\nrw=trim\nnum_range=257", "out of range"),
+        ("ioengine=io_uring_cmd\nrw=trim\nnum_range=2\nrate_iops=9", "made together"),
+        ("ioengine=io_uring_cmd\nrw=trim\nnum_range=256\niodepth=1024", "32768"),
         ("sqthread_poll_cpu=0", "belongs to io_uring"),
         ("ioengine=io_uring\nsqthread_poll_cpu=x", "not the number of a CPU"),
         ("ioengine=mmap\nrw=write\nsync=dsync", "msync(2)"),
@@ -504,10 +521,56 @@ fn commands_have_their_flags_and_pass_by_the_page_cache() {
     let asked = &job.workload;
     assert_eq!((asked.ioengine, asked.iodepth, asked.direct), (IoEngine::IoUringCmd, 32, true));
     assert!(asked.hipri && asked.sqthread_poll);
-    assert_eq!(job.conduct.ring, RingConduct { sqthread_poll_cpu: Some(3), read_fua: false });
+    assert_eq!(job.conduct.ring, RingConduct { sqthread_poll_cpu: Some(3), ..RingConduct::default() });
     assert!(asked.sync == WriteSync::Dsync && asked.makes_durable(), "W-VOLATILE-CACHE does not apply");
     // What is off belongs to no engine.
     workload("readfua=0\nwritefua=0");
+}
+
+#[test]
+fn a_discard_of_several_ranges_is_as_many_requests_of_which_so_many_are_in_flight() {
+    let text = "ioengine=io_uring_cmd\nrw=randtrim\nbs=4k\niodepth=32\nnum_range=8\nsize=10m\nnumber_ios=5";
+    let job = jobs(&format!("[a]\nfilename=/x\n{text}")).remove(0);
+    let asked = &job.workload;
+    assert_eq!((asked.iodepth, asked.iodepth_batch, asked.iodepth_batch_complete_min), (256, 8, 8));
+    assert_eq!((asked.number_ios, asked.bs), (Some(40), 4096));
+    assert_eq!(job.conduct.ring.ranges_per_trim, Some(8));
+    assert!(job.notes.iter().any(|note| note.contains("a request is a range here")), "{:?}", job.notes);
+    let one = jobs("[a]\nfilename=/x\nrw=write\nnum_range=1").remove(0);
+    assert_eq!((one.conduct.ring.ranges_per_trim, one.notes.len()), (None, 0));
+}
+
+#[test]
+fn data_are_placed_by_the_identifiers_that_a_job_names() {
+    use storage::engine::Placement;
+    let of = |text: &str| {
+        let job = jobs(&format!("[a]\nfilename=/x\nioengine=io_uring_cmd\nrw=write\n{text}")).remove(0);
+        (job.conduct.ring.placement, job.notes.len())
+    };
+    assert_eq!(of("fdp=0"), (None, 0));
+    assert_eq!(of("fdp"), (Some(Placement::default()), 0));
+    let named = Placement { places: vec![0, 2, 3, 4], random: true };
+    assert_eq!(of("dataplacement=fdp\nplids=0,2-4\nplid_select=random"), (Some(named), 0));
+    let in_turn = Placement { places: vec![4, 5], random: false };
+    assert_eq!(of("fdp=1\nfdp_pli=4,5\nfdp_pli_select=roundrobin"), (Some(in_turn), 0));
+    assert_eq!(of("fdp_pli=4,5"), (None, 1), "as in fio, they mean nothing then");
+}
+
+#[test]
+fn commands_that_write_have_their_shares_and_a_note_says_what_moves_no_data() {
+    use storage::engine::WriteCommands;
+    let of = |mode: &str| {
+        let text = format!("[a]\nfilename=/x\nioengine=io_uring_cmd\nrw=write\nwrite_mode={mode}");
+        let job = jobs(&text).remove(0);
+        (job.conduct.ring.write_commands, job.notes.join("; "))
+    };
+    let (mixed, note) = of("write/40:zeroes/30:uncor/20:verify/10");
+    assert_eq!(mixed, WriteCommands { write: 40, zeroes: 30, uncorrectable: 20, verify: 10 });
+    assert!(note.contains("60 %") && note.contains("cannot be read until they are written anew"), "{note}");
+    let (zeroes, note) = of("zeroes");
+    assert_eq!(zeroes, WriteCommands { write: 0, zeroes: 100, ..WriteCommands::default() });
+    assert!(note.contains("100 %") && !note.contains("cannot be read"), "{note}");
+    assert_eq!(of("write"), (WriteCommands::default(), String::new()));
 }
 
 #[test]

@@ -144,7 +144,10 @@ fn a_report_that_cannot_be_written_costs_no_figures() {
 fn a_sweep_says_what_it_will_write() {
     let folder = place();
     let plan = works(folder.path(), &["sweep", "plan", "--budget=2m"]).out;
-    assert!(plan.contains("writes for about 38 s, longer if reads are decided first: some 38 GB for each GB/s"), "{plan}");
+    assert!(
+        plan.contains("writes for about 38 s, longer if reads are decided first: some 38 GB for each GB/s"),
+        "{plan}"
+    );
     let space = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/dash-io.toml");
     let plan = works(folder.path(), &["sweep", "plan", space]).out;
     assert!(plan.contains("these drives lose what is on them"), "{plan}");

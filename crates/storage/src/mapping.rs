@@ -367,8 +367,8 @@ mod tests {
         assert_eq!(mapping.load(mapped.as_fd(), 0, &mut [0]), Err(BusError), "the handler is there");
         match part.as_str() {
             "sent" => {
-                let pid = std::process::id().to_string();
-                let sent = std::process::Command::new("kill").args(["-BUS", &pid]).status();
+                let command = format!("kill -BUS {}", std::process::id());
+                let sent = std::process::Command::new("sh").args(["-c", &command]).status();
                 assert!(sent.expect("kill runs").success());
                 std::thread::sleep(std::time::Duration::from_secs(60));
             }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use rig::{BLOCK, MIB, any_file, config, errno, finish};
 use storage::device::{Device, DeviceKind, Geometry, Namespace, Piece, Spread, longest_request};
 use storage::engine::{
-    Engine, EngineConfig, EngineError, IoEngine, IoUringCmd, Libaio, Misfit, Mmap, Op, Posixaio, Psync,
-    RequestError,
+    Engine, EngineConfig, EngineError, IoEngine, IoUringCmd, Libaio, Misfit, Mmap, Op, Placement, Posixaio,
+    Psync, RequestError,
 };
 use storage::fault::{Call, Effect, Fault, Faulty};
 
@@ -366,4 +366,60 @@ fn a_device_that_verifies_makes_its_requests_itself_whatever_lies_below() {
     }
     let error = storage::engine::open(IoEngine::IoUringCmd, &volume(64 << 10, true), &config(1));
     assert!(error.expect_err("goes past it").source.to_string().contains("the checksums of volume"));
+}
+
+#[test]
+fn discards_that_share_a_command_come_back_each_by_itself_with_its_answer() {
+    for (ranges_per_trim, sqthread_poll) in [(3, false), (8, false), (5, true)] {
+        let asked = EngineConfig { ranges_per_trim, sqthread_poll, ..config(8) };
+        // The first is of the read with which the engine is opened.
+        let told =
+            Fault { call: Call::Completion, after: 0, times: u32::MAX, effect: Effect::Errno(libc::EIO) };
+        let kernel = Faulty::new([told]);
+        let Ok(mut engine) = IoUringCmd::of_commands_with_kernel(kernel.clone(), claimed(true), &asked)
+        else {
+            return eprintln!("SKIPPED: no ring of commands");
+        };
+        assert!(engine.features().contains(&format!("{ranges_per_trim} ranges a command")));
+        let before = kernel.fired();
+        for round in 1..=4 {
+            for slot in 0..8 {
+                engine.prepare(slot, Op::Trim, u64::from(slot * BLOCK), BLOCK);
+            }
+            for ending in finish(&mut engine) {
+                let failure = ending.expect("each comes back").expect_err("no file system takes commands");
+                assert_eq!(errno(&failure), Some(libc::EIO), "{failure:?}");
+            }
+            assert_eq!(kernel.fired() - before, round * 8_u32.div_ceil(ranges_per_trim), "{ranges_per_trim}");
+        }
+    }
+}
+
+#[test]
+fn ranges_of_a_command_are_of_one_drive() {
+    let asked = EngineConfig { ranges_per_trim: 4, ..config(1) };
+    let error = IoUringCmd::of_commands(volume(64 << 10, false), &asked).expect_err("several members");
+    let misfit = error.misfit().expect("a wrong request");
+    assert!(matches!(misfit, Misfit::RangesOfSeveral { ranges: 4, .. }), "{misfit}");
+}
+
+#[test]
+fn a_discard_that_reaches_beyond_the_end_is_no_range_of_a_command() {
+    let asked = EngineConfig { ranges_per_trim: 4, ..config(4) };
+    let Some(mut engine) = ring(claimed(true), &asked) else { return };
+    for (slot, offset) in [(0, 0), (1, MIB - 512), (2, 100), (3, u64::from(BLOCK))] {
+        engine.prepare(slot, Op::Trim, offset, BLOCK);
+    }
+    let endings = finish(&mut engine).into_iter().map(|ending| errno(&ending.unwrap().expect_err("fails")));
+    let expected = [libc::EOPNOTSUPP, libc::EINVAL, libc::EINVAL, libc::EOPNOTSUPP].map(Some);
+    assert_eq!(endings.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn data_are_not_placed_where_the_drive_does_not_say_where() {
+    let asked = EngineConfig { placement: Some(Placement::default()), ..config(2) };
+    let error =
+        IoUringCmd::of_commands(claimed(true), &asked).expect_err("a file has no placement identifiers");
+    let misfit = error.misfit().expect("a wrong request");
+    assert!(matches!(misfit, Misfit::NoPlacement { .. }) && misfit.hint().contains("fdp"), "{misfit}");
 }

@@ -41,6 +41,29 @@ readfua=1
 hipri=1
 """
 
+# The last job leaves zeros behind the first megabyte, which the second has made.
+OTHERS = """
+[global]
+filename=/dev/ng4n1
+ioengine=io_uring_cmd
+size=4m
+iodepth=8
+stonewall=1
+[ranges]
+rw=randtrim
+bs=4k
+num_range=8
+[zeroes]
+rw=write
+bs=64k
+write_mode=zeroes
+[mixed]
+rw=write
+size=1m
+bs=4k
+write_mode=write/40:zeroes/40:verify/20
+"""
+
 
 def character(index):
     """The node that takes commands."""
@@ -54,6 +77,7 @@ def run(lab):
         verified(lab, index, how, options)
     striped(lab)
     job_file(lab)
+    other_commands(lab)
     not_possible(lab)
     for index, use in enumerate([*USES, OPEN]):
         in_use(lab, 5 + index, *use)
@@ -100,6 +124,27 @@ def job_file(lab):
     lab.check("fio's job file for commands runs", [job["read_bytes"] + job["write_bytes"] for job in done] == 3 * [1 << 20], str(done))
     features = [job["record"]["engine"]["features"] for job in answer.json["jobs"]]
     lab.check("forced unit access is a flag of commands where it is asked for", ["writefua" in of for of in features] == [False, True, False] and "readfua" in features[2], str(features))
+
+
+def other_commands(lab):
+    """Discards as ranges of a command, and writes without data."""
+    lab.sh(f"cat > /tmp/others.fio <<'END'\n{OTHERS}\nEND")
+    lab.bench(drive(4), rw="write", bs="64k", size=SIZE, time_based=0, verify="crc32c")
+    beyond = f"dd if={drive(4)} bs=1M skip=4 count=4 iflag=direct 2>/dev/null | sha256sum"
+    before = lab.sh(beyond)
+    answer = lab.flashwright("bench", "/tmp/others.fio", "--json")
+    lab.must(answer)
+    records = [job["record"] for job in answer.json["jobs"]]
+    moved = [record["total"]["trim_bytes"] + record["total"]["write_bytes"] for record in records]
+    lab.check("discards of several ranges, zeroes and mixed commands are done", moved == [4 << 20, 4 << 20, 1 << 20], str(moved))
+    features = [record["engine"]["features"] for record in records]
+    lab.check("the record says which commands wrote", "8 ranges a command" in features[0] and "write zeroes 100 %" in features[1] and "verify 20 %" in features[2], str(features))
+    lab.check("what is discarded and zeroed ends where it should", lab.sh(beyond) == before)
+    zeroes = lab.sh(f"dd if={drive(4)} bs=1M skip=1 count=3 iflag=direct 2>/dev/null | tr -d '\\0' | wc -c").strip()
+    lab.check("write zeroes leaves zeros", zeroes == "0", f"{zeroes} bytes that are none")
+    lab.sh("sed -i -e 's/^write_mode=zeroes/write_mode=uncor/' /tmp/others.fio")
+    answer = lab.flashwright("bench", "/tmp/others.fio")
+    lab.check("a command that the drive does not know fails with the drive's answer", answer.code == 1 and "Invalid Command Opcode" in answer.err, str(answer))
 
 
 def not_possible(lab):
@@ -172,7 +217,7 @@ def checked(lab):
 
 def full(lab, index):
     """A store into a hole for which there is no room is a failed request, and no signal."""
-    lab.sh(f"mkfs.xfs -q -f {drive(index)} && mount -t xfs {drive(index)} /mnt; dd if=/dev/zero of=/mnt/rest bs=1M 2>/dev/null; dd if=/dev/zero of=/mnt/last bs=4k 2>/dev/null; truncate -s 64M /mnt/file")
+    lab.sh(f"mkfs.xfs -q -f {drive(index)} && mount -t xfs {drive(index)} /mnt && truncate -s 64M /mnt/file; dd if=/dev/zero of=/mnt/rest bs=1M 2>/dev/null; dd if=/dev/zero of=/mnt/last bs=4k 2>/dev/null; true")
     answer = lab.flashwright("bench", "--rw=write", "--direct=0", "--ioengine=mmap", "--bs=64k", "--size=64m", "--time_based=0", "--destroy", "/mnt/file", "--target", "/mnt/file")
     lab.check("a mapped file on a full file system fails with its reason", answer.code == 1 and "no room for the page" in answer.err, str(answer))
     lab.sh("umount /mnt; wipefs -qa " + drive(index))

@@ -108,6 +108,11 @@ pub(super) struct Draft {
     pub fixed: bool,
     /// The first key of `io_uring_cmd` that was given.
     pub commands: Option<&'static str>,
+    /// Data are placed.
+    pub fdp: bool,
+    /// Where, by the numbers that were given.
+    pub places: Option<Vec<u16>>,
+    pub places_are_drawn: bool,
     /// Each write is on the medium when it completes.
     pub write_fua: bool,
     pub atomic: bool,
@@ -189,6 +194,9 @@ impl Default for Draft {
             write_fua: false,
             atomic: false,
             checks_sequence: true,
+            fdp: false,
+            places: None,
+            places_are_drawn: false,
             do_verify: true,
             verify_is_given: false,
             verify_only: false,

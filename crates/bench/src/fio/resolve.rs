@@ -9,6 +9,8 @@ use measure::Workload;
 use measure::pattern::SteadyWrites;
 use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify, WriteSync};
 
+use storage::engine::Placement;
+
 use super::acts;
 use super::draft::Draft;
 use super::error::Problem;
@@ -23,6 +25,8 @@ const MOST_FILES: u64 = 1024;
 
 /// The most sizes of a `bsrange`.
 const MOST_SIZES: u64 = 256;
+/// The most requests in flight that an engine has room for.
+const MOST_IN_FLIGHT: u32 = 32_768;
 
 const READ: usize = 0;
 const WRITE: usize = 1;
@@ -44,6 +48,7 @@ pub(super) fn workload(
     size(draft, &mut workload, share)?;
     rates(draft, &mut workload)?;
     engine(draft, &mut workload, &mut notes)?;
+    commands(draft, &mut workload, &mut notes)?;
     order(draft, &mut workload, threads_before)?;
     zones(draft, &mut workload)?;
     verification(draft, &mut workload, &mut notes)?;
@@ -62,6 +67,9 @@ pub(super) fn workload(
 /// What the run is to do beside the workload.
 pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fault> {
     let mut conduct = draft.conduct.resolve()?;
+    let places = || draft.places.clone().unwrap_or_default();
+    conduct.ring.placement =
+        draft.fdp.then(|| Placement { places: places(), random: draft.places_are_drawn });
     conduct.burn = acts::burn(draft)?;
     conduct.priority = draft.priorities.of_threads()?;
     conduct.request_priorities = draft.priorities.of_requests(workload.ioengine)?;
@@ -449,6 +457,51 @@ fn engine(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Re
         batch => batch.min(depth),
     };
     workload.iodepth_batch_complete_min = workload.iodepth_batch_complete_min.min(depth);
+    Ok(())
+}
+
+/// What writes and discards come to where commands of their own make them.
+fn commands(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Result<(), Fault> {
+    if draft.places.is_some() && !draft.fdp {
+        notes.push("plids has no effect without fdp, as in fio".to_owned());
+    }
+    let made_by = draft.conduct.ring.write_commands;
+    if workload.rw.writes() && !made_by.are_writes() {
+        if workload.verify.is_some() {
+            let reason = "what is written is verified, and these commands move no data";
+            return Err(("write_mode", Problem::new(reason, "leave out one of the two")));
+        }
+        let mut note =
+            format!("write_mode: {} % of what counts as written moves no data", 100 - made_by.write);
+        if made_by.uncorrectable > 0 {
+            note.push_str("; blocks that uncor marks cannot be read until they are written anew");
+        }
+        notes.push(note);
+    }
+    let Some(ranges) = draft.conduct.ring.ranges_per_trim else { return Ok(()) };
+    let refuse = |reason: &str, hint: &str| Err(("num_range", Problem::new(reason, hint)));
+    if !matches!(workload.rw, Rw::Trim | Rw::RandTrim) {
+        return refuse("only discards have ranges", "write rw=trim or rw=randtrim, or leave it out");
+    }
+    if workload.is_open_loop() || !workload.thinktime.is_zero() {
+        return refuse(
+            "ranges are of discards that are made together",
+            "leave out rate, rate_iops and thinktime",
+        );
+    }
+    let Some(depth) = workload.iodepth.checked_mul(ranges).filter(|depth| *depth <= MOST_IN_FLIGHT) else {
+        return refuse("iodepth times num_range is above 32768", "write less of one of the two");
+    };
+    // A request is a range, and fio's is a command.
+    workload.iodepth = depth;
+    workload.iodepth_batch = workload.iodepth_batch.saturating_mul(ranges).min(depth);
+    workload.iodepth_batch_complete_min =
+        workload.iodepth_batch_complete_min.saturating_mul(ranges).min(depth);
+    workload.number_ios = workload.number_ios.map(|ios| ios.saturating_mul(u64::from(ranges)));
+    notes.push(format!(
+        "num_range={ranges}: a request is a range here, and a command has {ranges} of them, so that \
+         requests and iodepth are {ranges} times fio's"
+    ));
     Ok(())
 }
 

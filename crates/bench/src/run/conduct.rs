@@ -13,6 +13,7 @@ use std::time::Duration;
 use measure::Histogram;
 use measure::pattern::SteadyWrites;
 use measure::workload::NumberList;
+use storage::engine::{Placement, WriteCommands};
 use storage::usage::{IoPriority, MemoryPolicy};
 
 use super::burn::Burn;
@@ -65,12 +66,18 @@ pub struct Conduct {
 }
 
 /// What a job file may ask of the engines `io_uring` and `io_uring_cmd` beside the workload.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RingConduct {
     /// The CPU of the thread that submits (`sqthread_poll_cpu`).
     pub sqthread_poll_cpu: Option<u32>,
     /// Reads come from the medium (`readfua`).
     pub read_fua: bool,
+    /// Which commands make writes (`write_mode`).
+    pub write_commands: WriteCommands,
+    /// How many discards are ranges of one command (`num_range`); None where each is a call of its own.
+    pub ranges_per_trim: Option<u32>,
+    /// Where data are placed that are written (`fdp`).
+    pub placement: Option<Placement>,
 }
 
 /// What a job has beside its record.

@@ -27,6 +27,9 @@ pub(super) fn config(workload: &Workload, conduct: &Conduct) -> EngineConfig {
         read_fua: ring.read_fua,
         // The flags of a character device's descriptor make no command durable.
         write_fua: workload.sync != WriteSync::None,
+        write_commands: ring.write_commands,
+        ranges_per_trim: ring.ranges_per_trim.unwrap_or(1),
+        placement: ring.placement.clone(),
         pages: match workload.pages {
             Pages::Auto => PageChoice::Auto,
             Pages::Base => PageChoice::Base,
@@ -124,7 +127,7 @@ mod tests {
     fn writes_that_are_to_be_durable_are_forced_by_a_flag_of_their_commands() {
         let of = |sync, sqthread_poll| {
             let workload = Workload { sync, sqthread_poll, ..Workload::default() };
-            let ring = RingConduct { sqthread_poll_cpu: Some(3), read_fua: true };
+            let ring = RingConduct { sqthread_poll_cpu: Some(3), read_fua: true, ..RingConduct::default() };
             let conduct = Conduct { ring, ..Conduct::default() };
             let config = config(&workload, &conduct);
             (config.write_fua, config.sqthread_poll_cpu)

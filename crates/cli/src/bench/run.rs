@@ -282,8 +282,9 @@ impl<'r> Bench<'r> {
         }
         let outcome = outcome.map_err(|e| Failure::from(Problem::from(e)))?;
         for (job, record) in group.iter().zip(&outcome.records) {
-            // What moves no data has written none.
-            let Some(record) = record.as_ref().filter(|_| job.act().is_none()) else { continue };
+            // What moves no data has written none: operations, and commands without any.
+            let has_data = job.fio.as_ref().is_none_or(|fio| fio.conduct.ring.write_commands.are_writes());
+            let Some(record) = record.as_ref().filter(|_| has_data && job.act().is_none()) else { continue };
             self.targets.get_mut(job.target.as_str()).expect("prepared for each job").count_written(record);
         }
         Ok(outcome)

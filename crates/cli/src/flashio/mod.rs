@@ -44,7 +44,9 @@ pub fn flashio(args: &FlashioArgs) -> Result<(), Failure> {
     };
     let sinks = args.output.as_deref().map(sinks).transpose()?;
     let config = config(args, tasks, stop);
-    output::tell(&format!("{} {}\n", paint::dim("note:"), outlook(&config)));
+    if output::is_watched() {
+        output::tell(&format!("{} {}\n", paint::dim("note:"), outlook(&config)));
+    }
     let mut measured = run(&config, joined)?;
     let document = FlashioDocument::from(Facts::of(args, tasks, &measured));
     let page = page::page(&document);
@@ -168,5 +170,43 @@ fn sink(path: &Path) -> Result<Sink, Failure> {
 impl From<FlashioError> for Failure {
     fn from(error: FlashioError) -> Self {
         Self::of(error.class(), &error).hint_if(error.hint())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_is_said_beforehand_how_long_it_computes_and_how_much_it_writes() {
+        let config = Config {
+            fast: "fast".into(),
+            slow: "slow".into(),
+            tasks: 2,
+            matrix: 16,
+            compute: Duration::from_secs(2),
+            multiplications: None,
+            every: 2,
+            checkpoints: 5,
+            checkpoint_bytes: 64 << 20,
+            blocks: 6,
+            timeout: Duration::from_secs(60),
+            seed: 1,
+            keep: false,
+            arguments: Vec::new(),
+            stop: Arc::default(),
+            listener: Arc::new(|_, _: &str| {}),
+            progress,
+        };
+        // Each checkpoint of a task is written once to each tier by way of the three: 2 tasks, 5 checkpoints, 6 blocks, twice.
+        assert_eq!(
+            outlook(&config),
+            "2 tasks, at most 6 blocks of three ways: it computes for about 3 min 00 s, and writes 7.50 GiB to each of fast \
+             and slow, besides the time that this takes"
+        );
+        let given = outlook(&Config { multiplications: Some(3), ..config });
+        assert!(given.contains("three ways: it writes 7.50 GiB"), "{given}");
     }
 }

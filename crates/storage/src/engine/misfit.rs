@@ -35,11 +35,37 @@ pub enum Misfit {
         /// The most bytes of one.
         most: u64,
     },
+    /// The ranges of a command lie in the buffer of one slot, where each member's command would have them.
+    #[error("num_range={ranges}: {device} has several members, and the ranges of a command are of one drive")]
+    RangesOfSeveral {
+        /// The most ranges of a command.
+        ranges: u32,
+        /// The device's spec.
+        device: String,
+    },
     /// The kernel, or the file's driver, does not pass commands on.
     #[error("ioengine={engine}: this kernel passes no NVMe commands through io_uring")]
     NotPassed {
         /// The engine.
         engine: &'static str,
+    },
+    /// Placement on a drive that has none.
+    #[error("fdp=1: {device} does not place data ({why})")]
+    NoPlacement {
+        /// The device's spec.
+        device: String,
+        /// What it answered.
+        why: String,
+    },
+    /// A placement identifier that there is not.
+    #[error("fdp_pli={place}: {device} has {count} placement identifiers, counted from 0")]
+    NoSuchPlace {
+        /// Its place in the list.
+        place: u16,
+        /// The device's spec.
+        device: String,
+        /// How many there are.
+        count: usize,
     },
     /// A CPU for the polling thread that there is not, or that the process may not use.
     #[error("sqthread_poll_cpu={cpu}: no thread can be bound to this CPU")]
@@ -64,9 +90,14 @@ impl Misfit {
             Self::TooLong { most, .. } => {
                 format!("write bs={} or less (queue/max_hw_sectors_kb)", units::bytes_short(*most))
             }
+            Self::RangesOfSeveral { .. } => "leave num_range out, or name one drive".to_owned(),
             Self::NotPassed { .. } => {
                 "it takes Linux 6.1; or name the namespace's block device with ioengine=io_uring".to_owned()
             }
+            Self::NoPlacement { .. } => {
+                "leave fdp out, or switch placement on for the namespace's endurance group".to_owned()
+            }
+            Self::NoSuchPlace { .. } => "name others, or leave fdp_pli out for all".to_owned(),
             Self::NoSuchCpu { .. } => {
                 "name one of the CPUs that the process may use, or leave it out".to_owned()
             }

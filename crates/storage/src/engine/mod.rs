@@ -46,7 +46,7 @@ pub use nbd::Nbd;
 pub use posixaio::Posixaio;
 pub use psync::Psync;
 pub use uring::IoUring;
-pub use uring::commands::IoUringCmd;
+pub use uring::commands::{IoUringCmd, Placement, WriteCommands};
 
 use crate::device::Device;
 use crate::pages::PageChoice;
@@ -64,7 +64,7 @@ pub enum Op {
     Read,
     /// Write from the slot's buffer.
     Write,
-    /// Give the range back to the medium. A synchronous call on every engine.
+    /// Give the range back to the medium. A synchronous call, but where several are ranges of one command.
     Trim,
     /// Make completed writes durable (fdatasync(2)).
     SyncData,
@@ -116,6 +116,13 @@ pub struct EngineConfig {
     /// Writes are atomic: none is torn by a loss of power, or refused (RWF_ATOMIC). Of io_uring and libaio; the other
     /// engines are not opened with it.
     pub atomic: bool,
+    /// Which commands make writes (io_uring_cmd only).
+    pub write_commands: WriteCommands,
+    /// How many discards are ranges of one command, at most; 1 where each is a call of the device's own (io_uring_cmd
+    /// only).
+    pub ranges_per_trim: u32,
+    /// Where data are placed that are written; None where the drive decides (io_uring_cmd only).
+    pub placement: Option<Placement>,
     /// The pages that buffers lie in.
     pub pages: PageChoice,
 }
@@ -141,6 +148,9 @@ impl Default for EngineConfig {
             read_fua: false,
             write_fua: false,
             atomic: false,
+            write_commands: WriteCommands::default(),
+            ranges_per_trim: 1,
+            placement: None,
             pages: PageChoice::Auto,
         }
     }

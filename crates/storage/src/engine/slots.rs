@@ -218,6 +218,17 @@ impl Slots {
         self.arena().slot(part.slot).as_ptr().wrapping_add(part.start as usize)
     }
 
+    /// Puts bytes into the buffer of a slot whose request is a discard, which has no data of its own.
+    pub fn put(&mut self, slot: u32, bytes: &[u8]) {
+        let state = &self.slots[slot as usize];
+        assert!(state.in_flight && state.op == Op::Trim, "slot {slot} has data of its own, or none at all");
+        let arena = self.arena();
+        assert!(bytes.len() <= arena.slot_bytes(), "slot {slot} holds {} bytes", bytes.len());
+        // SAFETY: the slot lies in the arena and has room for the bytes. Its request has no data, so that neither the kernel nor
+        // the caller, who may not ask for the buffer of a slot in flight, looks at them; &mut self makes this the only access.
+        unsafe { arena.slot(slot).as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
     #[inline]
     pub fn arena(&self) -> &Arena {
         self.arena.as_ref().expect("the arena is only taken when the engine is dropped")

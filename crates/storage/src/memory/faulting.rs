@@ -155,7 +155,7 @@ mod tests {
             assert!(memory.copy_in(offset, &buffer).is_err(), "{offset}");
         }
         assert_eq!((memory.len(), memory.is_empty()), (10_000, false));
-        let refused = FaultingMemory::map(1 << 60).expect_err("no machine has so much");
+        let refused = FaultingMemory::check(1 << 60).expect_err("no machine has so much");
         assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
     }
 }

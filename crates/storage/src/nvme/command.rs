@@ -30,6 +30,17 @@ const _: () = assert!(size_of::<Command>() == 72);
 const FLUSH: u8 = 0x00;
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
+const WRITE_UNCORRECTABLE: u8 = 0x04;
+const WRITE_ZEROES: u8 = 0x08;
+const DATASET_MANAGEMENT: u8 = 0x09;
+const VERIFY: u8 = 0x0c;
+const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
+/// Operation Reclaim Unit Handle Status, of I/O Management Receive.
+const HANDLE_STATUS: u32 = 1;
+/// Directive type Data Placement, in dword 12 of a write.
+const DATA_PLACEMENT: u32 = 2 << 20;
+/// Attribute Deallocate, in dword 11 of dataset management.
+const DEALLOCATE: u32 = 1 << 2;
 /// Identify, of the admin commands.
 const IDENTIFY: u8 = 0x06;
 /// Force Unit Access, in dword 12 of reads and writes.
@@ -61,6 +72,52 @@ impl Command {
         }
     }
 
+    /// Makes blocks read as zeros.
+    pub fn write_zeroes(nsid: u32, first: u64, length: u32, block_bytes: u32) -> Self {
+        Self { data_len: 0, ..Self::transfer(WRITE_ZEROES, nsid, first, length, block_bytes) }
+    }
+
+    /// Makes blocks unreadable, until they are written anew.
+    pub fn write_uncorrectable(nsid: u32, first: u64, length: u32, block_bytes: u32) -> Self {
+        Self { data_len: 0, ..Self::transfer(WRITE_UNCORRECTABLE, nsid, first, length, block_bytes) }
+    }
+
+    /// Has the drive read blocks and compare them with its own checks, and moves none.
+    pub fn verify(nsid: u32, first: u64, length: u32, block_bytes: u32) -> Self {
+        Self { data_len: 0, ..Self::transfer(VERIFY, nsid, first, length, block_bytes) }
+    }
+
+    /// Deallocates ranges, 256 at most, which are the command's data: see [`range`].
+    pub fn deallocate(nsid: u32, ranges: u32) -> Self {
+        Self {
+            opcode: DATASET_MANAGEMENT,
+            nsid,
+            data_len: ranges * RANGE_BYTES as u32,
+            // It counts from 0.
+            cdw10: ranges.saturating_sub(1) & 0xff,
+            cdw11: DEALLOCATE,
+            ..Self::default()
+        }
+    }
+
+    /// Asks for the status of a namespace's reclaim unit handles, in `length` bytes.
+    pub fn handle_status(nsid: u32, length: u32) -> Self {
+        Self {
+            opcode: IO_MANAGEMENT_RECEIVE,
+            nsid,
+            data_len: length,
+            cdw10: HANDLE_STATUS,
+            // The number of double words counts from 0.
+            cdw11: (length / 4).saturating_sub(1),
+            ..Self::default()
+        }
+    }
+
+    /// Where a write's data go, by the namespace's placement identifier.
+    pub fn with_placement(self, identifier: u16) -> Self {
+        Self { cdw12: self.cdw12 | DATA_PLACEMENT, cdw13: self.cdw13 | u32::from(identifier) << 16, ..self }
+    }
+
     /// Makes all completed writes durable.
     pub fn flush(nsid: u32) -> Self {
         Self { opcode: FLUSH, nsid, ..Self::default() }
@@ -76,10 +133,28 @@ impl Command {
         Self { addr, ..self }
     }
 
+    /// Whether it knows the flag that has a write on the medium when it completes.
+    pub fn can_be_forced(self) -> bool {
+        matches!(self.opcode, WRITE | WRITE_ZEROES)
+    }
+
     /// Past the drive's cache.
     pub fn with_fua(self, fua: bool) -> Self {
         Self { cdw12: if fua { self.cdw12 | FUA } else { self.cdw12 }, ..self }
     }
+}
+
+/// Bytes of a range of dataset management.
+pub(crate) const RANGE_BYTES: usize = 16;
+/// The most ranges of one command.
+pub(crate) const MOST_RANGES: u32 = 256;
+
+/// A range of dataset management, without attributes: so many blocks from block `first` on.
+pub(crate) fn range(first: u64, blocks: u32) -> [u8; RANGE_BYTES] {
+    let mut range = [0; RANGE_BYTES];
+    range[4..8].copy_from_slice(&blocks.to_le_bytes());
+    range[8..].copy_from_slice(&first.to_le_bytes());
+    range
 }
 
 #[cfg(test)]
@@ -140,6 +215,43 @@ mod tests {
         assert_eq!(words(Command::flush(5)), expected);
         (expected[0], expected[9]) = (6, 4096);
         assert_eq!(words(Command::identify(5)), expected);
+    }
+
+    #[test]
+    fn a_placed_write_names_directive_and_identifier_and_handles_are_asked_for_in_words() {
+        let mut expected = [0; 18];
+        (expected[0], expected[1], expected[9]) = (1, 3, 8192);
+        (expected[12], expected[13]) = (15 | 2 << 20 | 1 << 30, 0x8002 << 16);
+        let write = Command::write(3, 0, 8192, 512).with_placement(0x8002).with_fua(true);
+        assert_eq!(words(write), expected);
+        let mut expected = [0; 18];
+        (expected[0], expected[1], expected[9]) = (0x12, 3, 4112);
+        (expected[10], expected[11]) = (1, 1027);
+        assert_eq!(words(Command::handle_status(3, 4112)), expected);
+    }
+
+    #[test]
+    fn commands_without_data_have_their_blocks_and_nothing_else() {
+        type Make = fn(u32, u64, u32, u32) -> Command;
+        let made: [(u32, Make); 3] =
+            [(4, Command::write_uncorrectable), (8, Command::write_zeroes), (12, Command::verify)];
+        for (opcode, make) in made {
+            let mut expected = [0; 18];
+            (expected[0], expected[1]) = (opcode, 3);
+            (expected[10], expected[11], expected[12]) = (0x2345_6789, 1, 15);
+            assert_eq!(words(make(3, 0x1_2345_6789, 8192, 512)), expected);
+        }
+    }
+
+    #[test]
+    fn a_dataset_management_command_deallocates_the_ranges_in_its_data() {
+        let mut expected = [0; 18];
+        (expected[0], expected[1], expected[9]) = (9, 3, 8 * 16);
+        (expected[10], expected[11]) = (7, 4);
+        assert_eq!(words(Command::deallocate(3, 8)), expected);
+        assert_eq!(Command::deallocate(3, MOST_RANGES).cdw10, 255);
+        let bytes = [0, 0, 0, 0, 0x10, 0x20, 0, 0, 0x89, 0x67, 0x45, 0x23, 1, 0, 0, 0];
+        assert_eq!(range(0x1_2345_6789, 0x2010), bytes);
     }
 
     #[test]

@@ -9,9 +9,11 @@
 mod command;
 mod identify;
 mod ioctl;
+mod placement;
 mod status;
 
-pub(crate) use command::{Command, URING_COMMAND};
+pub(crate) use command::{Command, MOST_RANGES, RANGE_BYTES, URING_COMMAND, range};
 pub(crate) use identify::Identity;
 pub(crate) use ioctl::{identify, namespace_id, submit};
+pub(crate) use placement::placement_identifiers;
 pub(crate) use status::words as status_words;

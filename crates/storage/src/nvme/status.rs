@@ -56,6 +56,8 @@ fn generic(code: u8) -> Option<&'static str> {
         0x1c => "Sanitize Failed",
         0x1d => "Sanitize In Progress",
         0x20 => "Namespace is Write Protected",
+        0x29 => "Flexible Data Placement Disabled",
+        0x2a => "Invalid Placement Handle List",
         0x80 => "LBA Out of Range",
         0x81 => "Capacity Exceeded",
         0x82 => "Namespace Not Ready",

@@ -106,7 +106,7 @@ impl ConductDraft {
             memory: self.memory.clone(),
             burn: None,
             latency: self.latency()?,
-            ring: self.ring,
+            ring: self.ring.clone(),
             ..Conduct::default()
         })
     }

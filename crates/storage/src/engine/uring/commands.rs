@@ -7,6 +7,7 @@
 //!
 //! The result of a command is 0, `-errno` where the driver did not send it, or the status that the drive answered.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -15,11 +16,82 @@ use super::{EngineConfig, EngineError, IoUring};
 use crate::device::{Device, Namespace};
 use crate::engine::{Misfit, Op, RequestError};
 use crate::kernel::{Kernel, Linux};
-use crate::nvme::{Command, URING_COMMAND, status_words};
+use crate::nvme::{
+    Command, MOST_RANGES, RANGE_BYTES, URING_COMMAND, placement_identifiers, range, status_words,
+};
 use crate::uring_abi::{self as abi, Cqe32, Sqe128};
 
 /// The word that users type.
 pub(crate) const NAME: &str = "io_uring_cmd";
+
+/// Which commands make writes, in hundredths of them; together 100. All but the first move no data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteCommands {
+    /// Write.
+    pub write: u8,
+    /// Write Zeroes.
+    pub zeroes: u8,
+    /// Write Uncorrectable: the blocks cannot be read until they are written anew.
+    pub uncorrectable: u8,
+    /// Verify: the drive reads the blocks, and nothing is written.
+    pub verify: u8,
+}
+
+impl Default for WriteCommands {
+    /// Writes.
+    fn default() -> Self {
+        Self { write: 100, zeroes: 0, uncorrectable: 0, verify: 0 }
+    }
+}
+
+impl WriteCommands {
+    /// Each with its word and what makes it.
+    fn each(&self) -> [(u8, &'static str, MakeCommand); 4] {
+        [
+            (self.write, "write", Command::write),
+            (self.zeroes, "write zeroes", Command::write_zeroes),
+            (self.uncorrectable, "write uncorrectable", Command::write_uncorrectable),
+            (self.verify, "verify", Command::verify),
+        ]
+    }
+
+    /// Whether each write moves its data.
+    #[must_use]
+    pub fn are_writes(&self) -> bool {
+        self.write == 100
+    }
+}
+
+/// Which of a namespace's placement identifiers writes have, each for itself (Flexible Data Placement).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Placement {
+    /// Their places in the namespace's list, from 0; all where none is named.
+    pub places: Vec<u16>,
+    /// One is drawn for each write, where they would take turns.
+    pub random: bool,
+}
+
+impl Placement {
+    /// The identifiers of `device`, which has `all`.
+    fn identifiers(&self, device: &dyn Device, all: &[u16]) -> Result<Box<[u16]>, Misfit> {
+        let spec = || device.spec().to_owned();
+        if all.is_empty() {
+            return Err(Misfit::NoPlacement { device: spec(), why: "it has no identifiers".to_owned() });
+        }
+        if self.places.is_empty() {
+            return Ok(all.into());
+        }
+        let count = all.len();
+        let of = |place: &u16| {
+            let identifier = all.get(usize::from(*place)).copied();
+            identifier.ok_or_else(|| Misfit::NoSuchPlace { place: *place, device: spec(), count })
+        };
+        self.places.iter().map(of).collect()
+    }
+}
+
+/// Makes a command to a namespace, from a block on, of so many bytes, in blocks of so many.
+type MakeCommand = fn(u32, u64, u32, u32) -> Command;
 
 /// See the module's argument.
 #[derive(Debug)]
@@ -30,14 +102,25 @@ pub struct Commands {
     read_fua: bool,
     /// A write is on the medium when it completes.
     write_fua: bool,
+    write_commands: WriteCommands,
+    /// How many discards share a command at most.
+    ranges: u32,
+    /// Of what draws a write's command and place, the state: the same sequence in every ring.
+    drawn: Cell<u64>,
+    /// Whether a write's place is drawn.
+    places_are_drawn: bool,
+    /// Writes that were placed in turn.
+    placed: Cell<usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Member {
     nsid: u32,
     block_bytes: u32,
     size: u64,
     writable: bool,
+    /// The placement identifiers that its writes have; empty where the drive decides.
+    places: Box<[u16]>,
 }
 
 /// The engine `io_uring_cmd`: a ring whose entries are NVMe commands.
@@ -45,17 +128,78 @@ pub type IoUringCmd<K = Linux> = IoUring<K, Commands>;
 
 impl Commands {
     /// For the members of a device, which are namespaces all.
-    fn of(members: &[Arc<dyn Device>], config: &EngineConfig) -> Self {
+    ///
+    /// # Errors
+    /// A [`Misfit`], where data are to be placed and a drive has no such place.
+    fn of(members: &[Arc<dyn Device>], config: &EngineConfig) -> Result<Self, EngineError> {
         let member = |device: &Arc<dyn Device>| {
             let namespace = device.namespace().expect("checked before the slots were made");
             let Namespace { nsid, block_bytes, .. } = *namespace;
-            Member { nsid, block_bytes, size: device.size(), writable: device.is_writable() }
+            let places = match &config.placement {
+                Some(placement) => {
+                    let all = placement_identifiers(device.fd(), nsid).map_err(|error| Misfit::NoPlacement {
+                        device: device.spec().to_owned(),
+                        why: error.to_string(),
+                    });
+                    all.and_then(|all| placement.identifiers(&**device, &all))
+                        .map_err(|wrong| wrong.of(NAME))?
+                }
+                None => Box::default(),
+            };
+            let (size, writable) = (device.size(), device.is_writable());
+            Ok(Member { nsid, block_bytes, size, writable, places })
         };
-        Self {
-            members: members.iter().map(member).collect(),
+        Ok(Self {
+            members: members.iter().map(member).collect::<Result<_, EngineError>>()?,
             read_fua: config.read_fua,
             write_fua: config.write_fua,
+            write_commands: config.write_commands,
+            ranges: config.ranges_per_trim,
+            drawn: Cell::new(0),
+            places_are_drawn: config.placement.as_ref().is_some_and(|placement| placement.random),
+            placed: Cell::new(0),
+        })
+    }
+
+    /// A number below `end` by splitmix64.
+    fn draw(&self, end: usize) -> usize {
+        let state = self.drawn.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.drawn.set(state);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(mixed ^ mixed >> 31) * end as u128) >> 64) as usize
+    }
+
+    /// The placement identifier of the next write to a member; None where the drive decides.
+    #[inline]
+    fn next_place(&self, places: &[u16]) -> Option<u16> {
+        if places.is_empty() {
+            return None;
         }
+        let at = if self.places_are_drawn {
+            self.draw(places.len())
+        } else {
+            let placed = self.placed.get();
+            self.placed.set(placed.wrapping_add(1));
+            placed % places.len()
+        };
+        Some(places[at])
+    }
+
+    /// The command of the next write.
+    #[inline]
+    fn next_write(&self) -> MakeCommand {
+        if self.write_commands.are_writes() {
+            return Command::write;
+        }
+        let mut left = self.draw(100) as u8;
+        for (share, _, make) in self.write_commands.each() {
+            match left.checked_sub(share) {
+                Some(rest) => left = rest,
+                None => return make,
+            }
+        }
+        Command::write
     }
 
     /// How much of a request lies on its member.
@@ -66,14 +210,23 @@ impl Commands {
 
     fn command(&self, request: &Request) -> Command {
         let asked = &request.asked;
-        let Member { nsid, block_bytes, .. } = self.members[asked.member as usize];
-        let transfer = |make: fn(u32, u64, u32, u32) -> Command, fua: bool| {
-            let (block, length) = (asked.offset / u64::from(block_bytes), self.inside(asked) as u32);
-            make(nsid, block, length, block_bytes).with_data(request.address).with_fua(fua)
+        let member = &self.members[asked.member as usize];
+        let Member { nsid, block_bytes, .. } = *member;
+        let (block, length) = (asked.offset / u64::from(block_bytes), self.inside(asked) as u32);
+        let transfer = |make: MakeCommand| match make(nsid, block, length, block_bytes) {
+            command if command.data_len == 0 => command,
+            command => command.with_data(request.address),
         };
         match asked.op {
-            Op::Read => transfer(Command::read, self.read_fua),
-            Op::Write => transfer(Command::write, self.write_fua),
+            Op::Read => transfer(Command::read).with_fua(self.read_fua),
+            Op::Write => {
+                let command = transfer(self.next_write());
+                let command = command.with_fua(self.write_fua && command.can_be_forced());
+                match self.next_place(&member.places).filter(|_| command.data_len > 0) {
+                    Some(identifier) => command.with_placement(identifier),
+                    None => command,
+                }
+            }
             Op::SyncData | Op::Sync | Op::Trim => Command::flush(nsid),
         }
     }
@@ -82,6 +235,7 @@ impl Commands {
 impl Form for Commands {
     const NAME: &'static str = NAME;
     const SETUP: u32 = abi::SETUP_SQE128 | abi::SETUP_CQE32;
+    const RANGES: u32 = MOST_RANGES;
     // Before Linux 6.12 a command in a registered buffer counts as many pieces as the whole buffer has pages, and a drive takes
     // 127 at most (`blk_rq_map_user_bvec`, `NVME_MAX_SEGS`).
     const REGISTERED_BYTES: usize = 64 * 4096;
@@ -91,7 +245,15 @@ impl Form for Commands {
     fn features(&self) -> Vec<String> {
         let forced = [(self.read_fua, "readfua"), (self.write_fua, "writefua")];
         let forced = forced.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned());
-        std::iter::once("NVMe commands".to_owned()).chain(forced).collect()
+        let words = std::iter::once("NVMe commands".to_owned()).chain(forced);
+        let other = !self.write_commands.are_writes();
+        let shares = self.write_commands.each().into_iter().filter(|(share, ..)| *share > 0 && other);
+        let shares = shares.map(|(share, word, _)| format!("{word} {share} %"));
+        let ranges = (self.ranges > 1).then(|| format!("{} ranges a command", self.ranges));
+        let places = self.members.iter().map(|member| member.places.len()).max().filter(|count| *count > 0);
+        let turns = if self.places_are_drawn { "drawn" } else { "in turn" };
+        let places = places.map(|count| format!("{count} placement identifiers {turns}"));
+        words.chain(shares).chain(ranges).chain(places).collect()
     }
 
     #[inline]
@@ -104,33 +266,31 @@ impl Form for Commands {
         if !asked.offset.is_multiple_of(block) || !u64::from(asked.length).is_multiple_of(block) {
             return Some(-i64::from(libc::EINVAL));
         }
-        if asked.op == Op::Write && !writable {
+        if matches!(asked.op, Op::Write | Op::Trim) && !writable {
             return Some(-i64::from(libc::EBADF));
         }
-        (self.inside(asked) == 0).then_some(0)
+        match (asked.op, self.inside(asked)) {
+            // As a whole, as by the block layer.
+            (Op::Trim, inside) => (inside < u64::from(asked.length)).then_some(-i64::from(libc::EINVAL)),
+            (_, 0) => Some(0),
+            _ => None,
+        }
+    }
+
+    fn ranges(&self, request: &Request, count: u32) -> Option<Sqe128> {
+        let Member { nsid, .. } = self.members[request.asked.member as usize];
+        let command = Command::deallocate(nsid, count).with_data(request.address);
+        Some(entry(request, command))
+    }
+
+    fn range(&self, asked: &Asked) -> [u8; RANGE_BYTES] {
+        let block = u64::from(self.members[asked.member as usize].block_bytes);
+        range(asked.offset / block, (u64::from(asked.length) / block) as u32)
     }
 
     #[inline]
     fn entry(&self, request: &Request) -> Sqe128 {
-        let transfers = !request.asked.op.is_sync();
-        let buffer = request.buffer.filter(|_| transfers);
-        Sqe128 {
-            opcode: abi::OP_URING_CMD,
-            flags: request.flags(),
-            ioprio: 0,
-            fd: request.fd,
-            command_op: URING_COMMAND,
-            reserved1: 0,
-            addr: 0,
-            len: 0,
-            command_flags: if buffer.is_some() { abi::URING_CMD_FIXED } else { 0 },
-            user_data: u64::from(request.id),
-            buf_index: buffer.unwrap_or(0),
-            personality: 0,
-            file_index: 0,
-            command: self.command(request),
-            reserved2: 0,
-        }
+        entry(request, self.command(request))
     }
 
     #[inline]
@@ -143,7 +303,8 @@ impl Form for Commands {
         match u16::try_from(result) {
             Ok(0) => {
                 let asked = asked();
-                (if asked.op.is_sync() { 0 } else { self.inside(&asked) as i64 }, None)
+                let transfers = matches!(asked.op, Op::Read | Op::Write);
+                (if transfers { self.inside(&asked) as i64 } else { 0 }, None)
             }
             Ok(status) => (-i64::from(libc::EIO), Some(io::Error::other(status_words(status)))),
             Err(_) if result == -libc::EINVAL => {
@@ -157,6 +318,29 @@ impl Form for Commands {
             }
             Err(_) => (i64::from(result), None),
         }
+    }
+}
+
+/// The entry that hands a command on.
+#[inline]
+fn entry(request: &Request, command: Command) -> Sqe128 {
+    let buffer = request.buffer.filter(|_| command.data_len > 0);
+    Sqe128 {
+        opcode: abi::OP_URING_CMD,
+        flags: request.flags(),
+        ioprio: 0,
+        fd: request.fd,
+        command_op: URING_COMMAND,
+        reserved1: 0,
+        addr: 0,
+        len: 0,
+        command_flags: if buffer.is_some() { abi::URING_CMD_FIXED } else { 0 },
+        user_data: u64::from(request.id),
+        buf_index: buffer.unwrap_or(0),
+        personality: 0,
+        file_index: 0,
+        command,
+        reserved2: 0,
     }
 }
 
@@ -180,8 +364,12 @@ impl<K: Kernel> IoUring<K, Commands> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
-        let form = |members: &[Arc<dyn Device>]| Commands::of(members, config);
-        let mut engine = Self::open(kernel, device, config, form).map_err(|error| {
+        // The ranges of a command lie in a slot's buffer.
+        let ranges = config.ranges_per_trim.clamp(1, MOST_RANGES);
+        let slot_bytes = config.slot_bytes.max(ranges as usize * RANGE_BYTES);
+        let config = EngineConfig { slot_bytes, ranges_per_trim: ranges, ..config.clone() };
+        let form = |members: &[Arc<dyn Device>]| Commands::of(members, &config);
+        let mut engine = Self::open(kernel, device, &config, form).map_err(|error| {
             // A kernel before 5.19 knows no such entries.
             let is_unknown = error.source.raw_os_error() == Some(libc::EINVAL);
             if error.operation == "io_uring_setup" && is_unknown { not_passed() } else { error }
@@ -229,9 +417,58 @@ mod tests {
     use super::*;
 
     fn commands(writable: bool) -> Commands {
-        let member = |nsid, block_bytes| Member { nsid, block_bytes, size: 1 << 20, writable };
+        let member =
+            |nsid, block_bytes| Member { nsid, block_bytes, size: 1 << 20, writable, places: Box::default() };
         let members = Box::new([member(1, 512), member(7, 4096)]);
-        Commands { members, read_fua: false, write_fua: true }
+        let (write_commands, drawn) = (WriteCommands::default(), Cell::new(0));
+        Commands {
+            members,
+            read_fua: false,
+            write_fua: true,
+            write_commands,
+            ranges: 1,
+            drawn,
+            places_are_drawn: false,
+            placed: Cell::new(0),
+        }
+    }
+
+    #[test]
+    fn writes_are_placed_in_turn_or_drawn_among_the_identifiers_asked_for_and_reads_are_not() {
+        let all = [5, 0x8002, 7, 9];
+        let device =
+            crate::device::open(&"mem:1m".parse().expect("a spec"), &Default::default()).expect("memory");
+        let of = |places: &[u16]| {
+            let placement = Placement { places: places.to_vec(), random: false };
+            placement.identifiers(&*device, &all)
+        };
+        assert_eq!(of(&[]).as_deref(), Ok(all.as_slice()));
+        assert_eq!(of(&[3, 1]).as_deref(), Ok([9, 0x8002].as_slice()));
+        assert!(matches!(of(&[4]), Err(Misfit::NoSuchPlace { place: 4, count: 4, .. })));
+        let none = Placement::default().identifiers(&*device, &[]);
+        assert!(matches!(none, Err(Misfit::NoPlacement { .. })));
+        let mut form = commands(true);
+        form.members[0].places = [9, 0x8002].into();
+        let place = |form: &Commands, op, member| {
+            let asked = asked(op, member, 4096, 4096);
+            let request =
+                Request { id: 9, asked, fd: 3, is_registered: true, address: 64, buffer: None, priority: 0 };
+            let command = form.entry(&request).command;
+            (command.cdw12 >> 20 & 15, command.cdw13 >> 16)
+        };
+        let turns: Vec<_> = (0..3).map(|_| place(&form, Op::Write, 0)).collect();
+        assert_eq!(turns, [(2, 9), (2, 0x8002), (2, 9)]);
+        assert_eq!((place(&form, Op::Read, 0), place(&form, Op::Write, 1)), ((0, 0), (0, 0)));
+        assert!(form.features().contains(&"2 placement identifiers in turn".to_owned()));
+        form.places_are_drawn = true;
+        let drawn: Vec<_> = (0..1000).map(|_| place(&form, Op::Write, 0).1).collect();
+        let first = drawn.iter().filter(|place| **place == 9).count();
+        assert!(
+            (400..600).contains(&first) && drawn.iter().all(|place| matches!(place, 9 | 0x8002)),
+            "{first}"
+        );
+        form.write_commands = WriteCommands { write: 0, zeroes: 100, ..WriteCommands::default() };
+        assert_eq!(place(&form, Op::Write, 0), (0, 0), "only data are placed");
     }
 
     fn asked(op: Op, member: u32, offset: u64, length: u32) -> Asked {
@@ -242,6 +479,74 @@ mod tests {
         let request =
             Request { id: 9, asked, fd: 3, is_registered: true, address: 0x1234_5000, buffer, priority: 0 };
         commands(true).entry(&request)
+    }
+
+    #[test]
+    fn writes_are_made_by_the_commands_asked_for_in_their_proportion() {
+        let write_commands = WriteCommands { write: 40, zeroes: 30, uncorrectable: 20, verify: 10 };
+        let form = Commands { write_commands, ..commands(true) };
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..10_000 {
+            let asked = asked(Op::Write, 0, 512, 1024);
+            let request = Request {
+                id: 9,
+                asked,
+                fd: 3,
+                is_registered: true,
+                address: 64,
+                buffer: Some(0),
+                priority: 0,
+            };
+            let entry = form.entry(&request);
+            let Command { opcode, addr, data_len, cdw10, cdw12, .. } = entry.command;
+            let has_data = opcode == 1;
+            assert_eq!(
+                (addr, data_len, entry.command_flags),
+                if has_data { (64, 1024, 1) } else { (0, 0, 0) }
+            );
+            // Forced is what can be.
+            assert_eq!((cdw10, cdw12), (1, if opcode == 1 || opcode == 8 { 1 | 1 << 30 } else { 1 }));
+            *counts.entry(opcode).or_insert(0) += 1;
+        }
+        for (opcode, share) in [(1, 4000_i32), (8, 3000), (4, 2000), (12, 1000)] {
+            let count: i32 = counts[&opcode];
+            assert!((count - share).abs() < 200, "{opcode}: {count} of {share}");
+        }
+        let words = form.features().join(", ");
+        assert!(
+            words.ends_with("write 40 %, write zeroes 30 %, write uncorrectable 20 %, verify 10 %"),
+            "{words}"
+        );
+        assert_eq!(form.outcome(0, || asked(Op::Write, 0, 0, 512)).0, 512);
+    }
+
+    #[test]
+    fn discards_are_ranges_of_blocks_within_the_namespace() {
+        let form = commands(true);
+        let first = asked(Op::Trim, 1, 8192, 16384);
+        assert_eq!(form.settled(&first), None);
+        assert_eq!(form.range(&first), range(2, 4));
+        let request = Request {
+            id: 9,
+            asked: first,
+            fd: 3,
+            is_registered: true,
+            address: 64,
+            buffer: Some(2),
+            priority: 0,
+        };
+        let entry = form.ranges(&request, 5).expect("there is such a command");
+        assert_eq!(entry.command, Command::deallocate(7, 5).with_data(64));
+        assert_eq!((entry.command_flags, entry.buf_index), (1, 2));
+        assert_eq!(form.outcome(0, || first).0, 0);
+        for (form, wrong, number) in [
+            (commands(false), first, libc::EBADF),
+            (commands(true), asked(Op::Trim, 1, 512, 4096), libc::EINVAL),
+            (commands(true), asked(Op::Trim, 1, (1 << 20) - 4096, 8192), libc::EINVAL),
+            (commands(true), asked(Op::Trim, 1, 1 << 20, 4096), libc::EINVAL),
+        ] {
+            assert_eq!(form.settled(&wrong), Some(-i64::from(number)), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::io;
 
 use crate::engine::Op;
+use crate::nvme::RANGE_BYTES;
 use crate::uring_abi::{self as abi, Cqe, Sqe};
 
 /// What is asked of one descriptor.
@@ -55,6 +56,8 @@ pub trait Form: Debug + 'static {
     const SETUP: u32;
     /// The most bytes of slots that are registered as one buffer; a larger slot is one by itself.
     const REGISTERED_BYTES: usize = super::register::MAX_REGISTERED;
+    /// The most discards that are ranges of one command; 1 where none is.
+    const RANGES: u32 = 1;
     /// What io_uring_enter(2) reads.
     type Sqe: Copy + Debug;
     /// What it writes.
@@ -68,6 +71,16 @@ pub trait Form: Debug + 'static {
     /// The result of a request that is not to be made: bytes, or `-errno`.
     fn settled(&self, _asked: &Asked) -> Option<i64> {
         None
+    }
+
+    /// The entry of one command that gives up so many ranges, which are its data; None where there is no such command.
+    fn ranges(&self, _request: &Request, _count: u32) -> Option<Self::Sqe> {
+        None
+    }
+
+    /// A range of such a command.
+    fn range(&self, _asked: &Asked) -> [u8; RANGE_BYTES] {
+        [0; RANGE_BYTES]
     }
 
     /// The entry that makes a request; never called for a discard.

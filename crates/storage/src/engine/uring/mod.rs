@@ -21,6 +21,7 @@
 pub(crate) mod commands;
 mod form;
 mod polling;
+mod ranges;
 mod register;
 pub(crate) mod ring;
 pub(crate) mod setup;
@@ -34,6 +35,7 @@ use std::time::{Duration, Instant};
 
 use self::form::{Asked, Form, Plain, Request};
 use self::polling::check_pollable;
+use self::ranges::Ranges;
 use self::ring::Ring;
 use self::setup::{setup, setup_features};
 use super::parts::Part;
@@ -112,6 +114,8 @@ pub struct IoUring<K: Kernel = Linux, F: Form = Plain> {
     immediate: Vec<(u32, i64)>,
     /// Parts for which the ring has no room yet, oldest first.
     backlog: VecDeque<u32>,
+    /// Discards that share commands.
+    ranges: Ranges,
     features: Vec<String>,
     /// Raised by the kernel at each completion, from when it was first asked for.
     signal: Option<Signal>,
@@ -138,7 +142,8 @@ impl<K: Kernel> IoUring<K, Plain> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
-        let mut engine = Self::open(kernel, device, config, |_| Plain { write_flags: config.write_flags() })?;
+        let plain = |_: &[Arc<dyn Device>]| Ok(Plain { write_flags: config.write_flags() });
+        let mut engine = Self::open(kernel, device, config, plain)?;
         if config.hipri {
             engine.try_polling()?;
         }
@@ -152,14 +157,19 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
         kernel: K,
         device: Arc<dyn Device>,
         config: &EngineConfig,
-        form: impl FnOnce(&[Arc<dyn Device>]) -> F,
+        form: impl FnOnce(&[Arc<dyn Device>]) -> Result<F, EngineError>,
     ) -> Result<Self, EngineError> {
         check_local(F::NAME, &device)?;
         let slots = Slots::new(F::NAME, device, config)?;
+        let ranges = F::RANGES.min(config.ranges_per_trim);
+        if ranges > 1 && slots.members().len() > 1 {
+            let device = slots.device.spec().to_owned();
+            return Err(Misfit::RangesOfSeveral { ranges, device }.of(F::NAME));
+        }
         if config.hipri {
             check_pollable(F::NAME, &slots.device)?;
         }
-        let form = form(slots.members());
+        let form = form(slots.members())?;
         // The ring itself counts as locked memory (as before 5.12 and again in 6.18), and so do buffers.
         let _ = raise_limit(Limit::LockedMemory);
         let entries = u32::try_from(slots.most_parts()).unwrap_or(u32::MAX).min(MAX_ENTRIES);
@@ -192,6 +202,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
             stalled: None,
             immediate: Vec::new(),
             backlog: VecDeque::new(),
+            ranges: Ranges::new(ranges),
             features: form.features(),
             signal: None,
             kernel,
@@ -211,7 +222,10 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
     /// of others this is what each request comes to, so it is part of the caller's loop.
     #[inline(always)]
     fn push(&mut self, part: Part) {
-        // No ring takes a discard, and one that polls takes nothing that cannot be polled for.
+        if part.op == Op::Trim && self.ranges.most > 1 {
+            return self.push_range(part);
+        }
+        // No ring takes another discard, and one that polls takes nothing that cannot be polled for.
         if part.op == Op::Trim || (self.hipri && part.op.is_sync()) {
             return self.make_now(part.id..part.id + 1);
         }
@@ -225,6 +239,14 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
             self.backlog.push_back(part.id);
             return;
         }
+        let entry = self.form.entry(&self.request(&part));
+        self.ring.write_sqe(self.tail, entry);
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// A part on its way into an entry.
+    #[inline(always)]
+    fn request(&self, part: &Part) -> Request {
         let is_registered = self.fixed_files;
         let fd = if is_registered { part.member as i32 } else { self.fds[part.member as usize] };
         // An arena that fits one registered buffer, the usual case, needs no division.
@@ -233,12 +255,9 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
             per if per < self.slots.depth() => Some((part.slot / per) as u16),
             _ => Some(0),
         };
-        let address = self.slots.address(&part) as u64;
+        let address = self.slots.address(part) as u64;
         let priority = self.slots.priority(part.slot).number();
-        let request = Request { id: part.id, asked, fd, is_registered, address, buffer, priority };
-        let entry = self.form.entry(&request);
-        self.ring.write_sqe(self.tail, entry);
-        self.tail = self.tail.wrapping_add(1);
+        Request { id: part.id, asked: asked(part), fd, is_registered, address, buffer, priority }
     }
 
     /// [`Engine::prepare`] for a device that is made of others.
@@ -277,7 +296,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
     /// Puts the parts of one request into the ring, or makes them where it does not take such.
     #[inline(never)]
     fn push_all(&mut self, ids: Range<u32>) {
-        if self.slots.part(ids.start).op == Op::Trim {
+        if self.slots.part(ids.start).op == Op::Trim && self.ranges.most == 1 {
             return self.make_now(ids);
         }
         for id in ids {
@@ -375,15 +394,16 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
         self.ring.completed().wrapping_sub(self.head)
     }
 
-    /// Parts that the kernel has, or has done and were not reaped.
+    /// Entries that the kernel has, or has done and were not reaped.
     fn under_way(&self) -> u32 {
         self.in_ring() - self.tail.wrapping_sub(self.submitted)
     }
 
-    /// Parts that are in the ring, or whose completions were not reaped.
+    /// Entries that are in the ring, or whose completions were not reaped: of parts, but for ranges that share a command, as
+    /// many as there are.
     #[inline]
     fn in_ring(&self) -> u32 {
-        self.slots.outstanding() - (self.immediate.len() + self.backlog.len()) as u32
+        self.tail.wrapping_sub(self.head)
     }
 
     /// Waits until the kernel has no request of ours. False where the ring no longer answers.
@@ -428,13 +448,17 @@ impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
 
     #[inline]
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
+        if self.ranges.most > 1 {
+            self.push_ranges();
+        }
         self.ring.publish_tail(self.tail);
         if let Some(signal) = &self.signal {
             // Before the kernel is asked: what completes after this raises it again.
             signal.clear();
         }
         let ready = self.immediate.len() as u32;
-        let wanted = self.slots.parts_of(min_complete).saturating_sub(ready).min(self.in_ring());
+        let parts = self.slots.parts_of(min_complete).saturating_sub(ready);
+        let wanted = self.ranges.completions_of(parts).min(self.in_ring());
         let to_submit = if self.sqthread_poll {
             self.submitted = self.tail;
             // A polled submission needs a system call only to wake the thread or to wait.
@@ -482,10 +506,19 @@ impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
             self.head = self.head.wrapping_add(1);
             let (id, result) = F::completion(&cqe);
             let (result, error) = self.form.outcome(result, || asked(&self.slots.part(id)));
+            let others = self.ranges.ending_with(id);
             if let Some(error) = error {
+                let again = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+                others.iter().for_each(|other| self.slots.explain(*other, again(&error)));
                 self.slots.explain(id, error);
             }
             let result = self.kernel.completed(result);
+            for other in others {
+                if let Some((slot, result)) = self.judge(other, result) {
+                    on_complete(slot, result);
+                    reaped += 1;
+                }
+            }
             if self.slots.finish_one(id, result) {
                 on_complete(id, Ok(()));
             } else if let Some((slot, result)) = self.judge(id, result) {
