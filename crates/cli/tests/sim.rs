@@ -36,7 +36,7 @@ fn mistakes_are_named_in_one_line_and_end_with_2() {
     let host = "cores = 1\nsubmission = \"jobs\"\npath_us = 1";
     file("good.toml", &format!("name = \"x\"\ndrives = 1\n[host]\n{host}\n[drive]\n{drive}\n"));
     file("small.toml", "base = \"good.toml\"\n[drive]\nsize = 100\n");
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["unknown.toml"], "drvie"),
         (&["cores.toml"], "host.cores=0"),
         (&["small.toml"], "drive.size=100: is smaller than a sector, 512 bytes"),
@@ -45,12 +45,34 @@ fn mistakes_are_named_in_one_line_and_end_with_2() {
         (&["good.toml", "--layout=single(scheduler=bfq)"], "scheduler=bfq"),
         (&["good.toml", "--direct=0"], "--direct=0"),
         (&["good.toml", "--size=2g"], "--size=2g"),
+        (&["good.toml", "--ioengine=libaio"], "--ioengine=libaio: the model"),
+        (&["good.toml", "--fsync=8"], "--fsync=8: the model"),
+        (&["good.toml", "--pages=huge"], "--pages=huge: the model"),
     ];
     for (args, expected) in cases {
         let output = flashwright(folder.path(), &[&["sim"], args].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(expected) && said.lines().count() == 2, "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_space_over_an_option_that_the_model_does_not_have_is_refused_before_the_first_run() {
+    let folder = tempfile::tempdir().expect("a directory");
+    for (keys, expected) in [
+        ("[space]\nioengine = ['auto', 'libaio']\n", "--ioengine=libaio: the model"),
+        ("[base]\ncpus_allowed = '0'\n[space]\niodepth = [1, 2]\n", "--cpus_allowed=0: the model"),
+    ] {
+        std::fs::write(folder.path().join("space.toml"), keys).expect("is written");
+        let args = ["sweep", "space.toml", "--machine", "dash-io-node", "--output", "s"];
+        let output = flashwright(folder.path(), &args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{keys}: {said}");
+        let lines: Vec<&str> =
+            said.lines().filter(|line| line.starts_with("error: ") || line.starts_with("hint: ")).collect();
+        assert!(lines.len() == 2 && lines[0].contains(expected), "{keys}: {said}");
+        assert!(!folder.path().join("s").exists(), "nothing has begun");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run shows: counts from the first steady instant to the last, and when enough was seen.
 //!
-//! The first requests fill queues and buffers, so they do not count. What follows is cut into batches of equal numbers of
+//! The first requests fill queues and buffers, so they do not count, nor does what ends within the workload's `ramp_time`. What follows is cut into batches of equal numbers of
 //! requests. A run is steady when the rate is known to within [`Stop::precision`] by the batches' scatter (95 %, Student's t: the method
 //! of batch means; Law, *Simulation Modeling and Analysis*, ch. 9), its halves agree to within twice that, and it has lasted
 //! [`Stop::min_interval_ns`].
@@ -48,6 +48,9 @@ pub(crate) struct Meter {
     stop: Stop,
     /// Requests that are not counted yet.
     skip: u64,
+    /// The interval does not begin earlier.
+    ramp_end: Time,
+    has_begun: bool,
     pub begin: Time,
     pub end: Time,
     /// Reads, writes, discards.
@@ -71,6 +74,8 @@ impl Meter {
         Self {
             stop,
             skip: if skips { 2 * batch } else { 0 },
+            ramp_end: 0,
+            has_begun: !skips,
             begin: 0,
             end: 0,
             directions: Default::default(),
@@ -82,6 +87,12 @@ impl Meter {
             open: Sample::default(),
             is_done: false,
         }
+    }
+
+    /// Counts no request that ends before this time, either.
+    pub fn begin_after(&mut self, ramp_end: Time) {
+        self.ramp_end = ramp_end;
+        self.has_begun &= ramp_end == 0;
     }
 
     pub fn is_done(&self) -> bool {
@@ -107,10 +118,11 @@ impl Meter {
         self.total_bytes[direction] += bytes;
         self.total_ios += 1;
         self.end = now;
-        if self.skip > 0 {
-            self.skip -= 1;
+        if !self.has_begun {
+            self.skip = self.skip.saturating_sub(1);
             self.begin = now;
-            return self.skip == 0;
+            self.has_begun = self.skip == 0 && now >= self.ramp_end;
+            return self.has_begun;
         }
         let counts = &mut self.directions[direction];
         counts.ios += 1;

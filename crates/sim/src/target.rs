@@ -3,7 +3,7 @@
 //! A record has what a real one has: counts and latencies of the interval, the devices' and CPUs' counters, and the verdict
 //! on what limited the run, by the code that judges real records. Nothing of the host that simulates is in it, and time is virtual: the same
 //! machine, layout and workload give the same bytes. What the model does not have, such as a page cache or data to verify, is
-//! refused.
+//! refused ([`check_modelled`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use measure::record::{
     CpuCounts, DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, Link, RunRecord, SCHEMA,
     TargetFacts, TotalCounts,
 };
-use measure::workload::{InvalidWorkload, WriteSync};
+use measure::workload::InvalidWorkload;
 use measure::{Target, TargetError, Workload};
 
 use crate::device::{DeviceCounts, Time};
@@ -23,6 +23,7 @@ use crate::error::InvalidMachine;
 use crate::load::Stream;
 use crate::machine::{Machine, Submission};
 use crate::meter::{Direction, Meter, Stop};
+use crate::modelled::check_modelled;
 use crate::node::{self, Counters, Layout, Node};
 
 /// When virtual time begins: 2026-01-01 00:00 UTC, nanoseconds since 1970.
@@ -342,6 +343,7 @@ impl SimTarget {
         let in_flight = node.streams.iter().map(|stream| u64::from(stream.depth)).sum();
         let in_flight = if workload.is_open_loop() { 1 } else { in_flight };
         let mut meter = Meter::new(stop, node.streams.len(), in_flight, workload.max_bs(), !is_sized);
+        meter.begin_after(workload.ramp_time.as_nanos() as Time);
         let interrupted = !node.run(&mut meter, &self.interrupt);
         if interrupted && meter.interval_ns() == 0 {
             return Err(TargetError::Interrupted);
@@ -367,74 +369,6 @@ fn zeros(like: &Counters) -> Counters {
 
 fn direction_counts(direction: Direction) -> DirectionCounts {
     DirectionCounts { bytes: direction.bytes, ios: direction.ios, latency: direction.latency }
-}
-
-/// Refuses what the model does not have.
-fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
-    let checks = [
-        (!workload.direct, "direct", "0", "the model has no page cache", "leave it out: --direct=1"),
-        (workload.verify.is_some(), "verify", "1", "simulated drives hold no data", "leave it out"),
-        (
-            workload.rw.trims_and_writes(),
-            "rw",
-            "trimwrite",
-            "a stream has one direction, or reads and writes",
-            "write rw=write",
-        ),
-        (
-            workload.buffer_pattern.is_some(),
-            "buffer_pattern",
-            "0",
-            "simulated drives hold no data",
-            "leave it out",
-        ),
-        (
-            !workload.write_bssplit.is_empty(),
-            "write_bssplit",
-            "1",
-            "a stream has one list of sizes",
-            "leave it out",
-        ),
-        (workload.fdatasync > 0, "fdatasync", "1", "the model has no flushes", "leave it out"),
-        (workload.fsync > 0, "fsync", "1", "the model has no flushes", "leave it out"),
-        (workload.sync != WriteSync::None, "sync", "1", "the model has no flushes", "leave it out"),
-        (workload.blockalign.is_some(), "blockalign", "4k", "the model visits every block", "leave it out"),
-        (workload.zonesize.is_some(), "zonesize", "1", "the model visits every block", "leave it out"),
-        (
-            workload.dedupe_percentage > 0,
-            "dedupe_percentage",
-            "1",
-            "simulated drives hold no data",
-            "leave it out",
-        ),
-        (workload.rw_step != 0, "rw_step", "1", "the model visits every block", "leave it out"),
-        (
-            workload.percentage_random < 100,
-            "percentage_random",
-            "1",
-            "the model draws every offset",
-            "leave it out",
-        ),
-        (workload.io_size.is_some(), "io_size", "1", "the model moves a region once", "give --size"),
-        (workload.loops > 1, "loops", "2", "the model moves a region once", "give --time_based"),
-        (workload.number_ios.is_some(), "number_ios", "1", "the model counts bytes", "give --size"),
-        (
-            !workload.thinktime.is_zero(),
-            "thinktime",
-            "1",
-            "the model keeps its queues full",
-            "give --rate_iops",
-        ),
-        (workload.end_fsync, "end_fsync", "1", "the model has no flushes", "leave it out"),
-        (workload.hipri, "hipri", "1", "the model has no polled queues", "leave it out"),
-        (workload.sqthread_poll, "sqthread_poll", "1", "the model has no thread that polls", "leave it out"),
-    ];
-    match checks.into_iter().find(|check| check.0) {
-        Some((_, option, value, reason, hint)) => {
-            Err(InvalidWorkload { option, value: value.to_owned(), reason, hint })
-        }
-        None => Ok(()),
-    }
 }
 
 fn facts(machine: &Machine, layout: &Layout) -> TargetFacts {

@@ -50,6 +50,30 @@ fn the_load_is_dealt_out_to_separate_drives_as_on_real_ones() {
 }
 
 #[test]
+fn what_ends_within_the_ramp_time_is_not_counted() {
+    let machine = Arc::new(Machine::brought("dash-one-drive", &|_, _| {}).expect("is brought"));
+    let mut target =
+        SimTarget::new(Arc::clone(&machine), Layout::all(&machine), Stop::default()).expect("can be");
+    let mut of = |ramp_ms| {
+        let ramp_time = std::time::Duration::from_millis(ramp_ms);
+        target.run(&Workload { ramp_time, ..Workload::default() }).expect("runs")
+    };
+    let (without, with) = (of(0), of(700));
+    assert!(without.ramp_ns < 400_000_000, "{}", without.ramp_ns);
+    assert!((700_000_000..710_000_000).contains(&with.ramp_ns), "{}", with.ramp_ns);
+    assert_eq!(with.total.elapsed_ns, with.ramp_ns + with.interval_ns);
+    let uncounted = with.total.ios - with.read.ios;
+    assert!((0.95..1.05).contains(&(uncounted as f64 / (without.iops() * 0.7))), "{uncounted} requests");
+    // One that ends before the ramp time does counts nothing.
+    let none = Workload {
+        size: Some(1 << 20),
+        ramp_time: std::time::Duration::from_secs(60),
+        ..Workload::default()
+    };
+    assert_eq!(target.run(&none).expect("runs").read.ios, 0);
+}
+
+#[test]
 fn a_run_that_is_stopped_has_what_was_seen_until_then() {
     let machine = Arc::new(Machine::brought("dash-one-drive", &|_, _| {}).expect("is brought"));
     let stop = Stop { precision: 0.0, ..Stop::default() };
@@ -205,4 +229,53 @@ fn a_circle_of_bases_ends() {
     let error = Machine::load(&path).expect_err("goes round").to_string();
     std::fs::remove_dir_all(&folder).expect("goes");
     assert!(error.contains("base=a.toml"), "{error}");
+}
+
+/// Each option by itself with a value that is not its default: those that are refused are named with that value.
+#[test]
+fn what_the_model_does_not_have_is_refused_with_its_name_and_value() {
+    let expected = [
+        ("rw", "randtrimwrite"),
+        ("rw_step", "64"),
+        ("percentage_random", "64"),
+        ("write_bssplit", "4k/60:64k/40"),
+        ("blockalign", "64"),
+        ("io_size", "64"),
+        ("loops", "64"),
+        ("number_ios", "64"),
+        ("thinktime", "0.5s"),
+        ("zonesize", "64"),
+        ("verify", "pattern"),
+        ("buffer_pattern", "0xdeadface\"abc\""),
+        ("buffer_compress_percentage", "64"),
+        ("dedupe_percentage", "64"),
+        ("ioengine", measure::options::find("ioengine").unwrap().example().as_str().unwrap()),
+        ("direct", "0"),
+        ("iodepth_batch", "64"),
+        ("iodepth_batch_complete_min", "64"),
+        ("hipri", "1"),
+        ("sqthread_poll", "1"),
+        ("pages", "huge"),
+        ("fdatasync", "64"),
+        ("fsync", "64"),
+        ("sync", "sync"),
+        ("end_fsync", "1"),
+        ("cpus_allowed", "0-3,8"),
+        ("numa_cpu_nodes", "0-3,8"),
+    ]
+    .map(|(option, value)| (option.to_owned(), value.to_owned()));
+    let mut refused = Vec::new();
+    for option in measure::options::OPTIONS {
+        let mut workload = Workload::default();
+        option.set(&mut workload, option.example()).expect("an example is a value");
+        if let Err(error) = sim::check_modelled(&workload) {
+            assert_eq!(error.option, option.name);
+            assert!(!error.reason.is_empty() && !error.hint.is_empty(), "{error}");
+            refused.push((error.option.to_owned(), error.value));
+        }
+    }
+    let (mut refused, mut expected) = (refused, expected.to_vec());
+    refused.sort();
+    expected.sort();
+    assert_eq!(refused, expected);
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ::sim::{EPOCH_UNIX_NS, Layout, Machine, SimTarget, Stop};
+use ::sim::{EPOCH_UNIX_NS, Layout, Machine, SimTarget, Stop, check_modelled};
 use base::ErrorClass;
 use layout::LayoutError;
 use layout::spec::LayoutSpec;
@@ -59,7 +59,10 @@ pub fn space(space: Space, machine: &Machine) -> Result<Space, Failure> {
         )
         .hint("take precondition and purge out of the space"));
     }
-    space.points.iter().try_for_each(|point| layout_of(machine, point).map(drop))?;
+    for point in &space.points {
+        layout_of(machine, point)?;
+        check_modelled(&point.workload)?;
+    }
     Ok(space)
 }
 
