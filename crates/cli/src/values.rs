@@ -97,9 +97,9 @@ pub fn protocol(text: &str) -> Result<Protocol, BadValue> {
 
 /// The noise of a simulated machine.
 pub fn world(text: &str) -> Result<World, BadValue> {
-    let words = World::ALL.map(World::word).join(", ");
+    let words = World::OF_SEARCHES.map(World::word).join(", ");
     let unknown = || BadValue::new(format!("'{text}' is not a kind of noise"), format!("one of {words}"));
-    World::ALL.into_iter().find(|world| world.word() == text).ok_or_else(unknown)
+    World::OF_SEARCHES.into_iter().find(|world| world.word() == text).ok_or_else(unknown)
 }
 
 /// What becomes of points of a sweep that cannot win.

@@ -407,3 +407,54 @@ fn the_winner_is_below_no_setting_that_a_third_one_dropped() {
         assert_pairs_agree(&outcome);
     }
 }
+
+#[test]
+fn a_struck_setting_is_neither_tied_nor_beaten_and_the_race_is_decided_without_it() {
+    let levels = [1e9, 1e9, 0.93e9, 0.7e9];
+    let (mut race, mut noise) = (Race::new(4, Rules::default()), Noise(5));
+    race.block(&block(&race, &levels, 0.01, &mut noise));
+    assert_eq!(race.strike(&[2]), [2]);
+    assert!(race.strike(&[2]).is_empty(), "it is out already");
+    while race.decided().is_none() && race.blocks() < 40 {
+        race.block(&block(&race, &levels, 0.01, &mut noise));
+    }
+    let outcome = race.outcome();
+    let Answer::Equivalent { reference: 0, within: Some(within) } = outcome.answer else {
+        panic!("{:?}", outcome.answer)
+    };
+    assert!((within.ratio - 1.0).abs() < 0.02, "{within:?}");
+    assert_eq!(outcome.settings[2].standing, Standing::Struck { after_blocks: 1 });
+    assert_eq!(outcome.settings[2].equivalence, None);
+    assert!(matches!(outcome.settings[3].standing, Standing::Dropped { .. }));
+    assert_eq!(race.alive(), [0, 1]);
+}
+
+#[test]
+fn two_settings_stay_so_that_the_race_decides_between_them() {
+    let levels = [1e9, 0.7e9, 0.98e9];
+    let (mut race, mut noise) = (Race::new(3, Rules::default()), Noise(5));
+    race.block(&block(&race, &levels, 0.01, &mut noise));
+    assert_eq!(race.strike(&[2, 1, 0]), [2]);
+    while race.decided().is_none() && race.blocks() < 40 {
+        race.block(&block(&race, &levels, 0.01, &mut noise));
+    }
+    let Answer::Better { winner: 0, gain: Some(gain) } = race.answer() else { panic!("{:?}", race.answer()) };
+    assert_eq!(gain.over, 1, "nothing is concluded of the struck one");
+}
+
+#[test]
+fn what_was_certified_against_a_struck_setting_is_so_no_longer() {
+    // The third is so noisy that it is not certified.
+    let (mut race, mut noise) = (Race::new(3, Rules::default()), Noise(11));
+    for _ in 0..20 {
+        let mut runs = block(&race, &[1e9; 3], 0.01, &mut noise);
+        let rough = (0.15 * noise.normal()).exp();
+        runs.iter_mut().filter(|run| run.0 == 2).for_each(|run| run.1 *= rough);
+        race.block(&runs);
+    }
+    assert!(race.outcome().settings[1].equivalence.is_some() && race.decided().is_none());
+    race.strike(&[0]);
+    let outcome = race.outcome();
+    assert_eq!((outcome.settings[1].equivalence, race.decided()), (None, None));
+    assert!(!matches!(outcome.answer, Answer::Equivalent { .. }), "{:?}", outcome.answer);
+}

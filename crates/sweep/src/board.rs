@@ -15,7 +15,7 @@ use crate::plan::{Plan, PlannedRun, Protocol, Rules};
 use crate::search::constructions::{Constructions, Levels};
 use crate::search::design::Factors;
 use crate::search::screen::Screen;
-use crate::search::{Allowance, ScreenedContest, SearchSummary};
+use crate::search::{Allowance, ScreenedContest, SearchSummary, StruckPoint};
 
 /// Blocks of a work that has one setting only: nothing is decided, and its figure gets an interval.
 pub const BLOCKS_OF_ONE: u32 = 5;
@@ -61,6 +61,8 @@ pub struct Entry {
     pub screen: Option<Screen>,
     /// The number of the last block of the screening.
     pub last_screened: u32,
+    /// The points that left the race without having lost.
+    struck: Vec<StruckPoint>,
     /// Runs of whole blocks.
     runs: u32,
     /// The position of the first of them.
@@ -86,6 +88,7 @@ impl Entry {
             racing,
             screen,
             last_screened: 0,
+            struck: Vec::new(),
             runs: 0,
             first: None,
             sums,
@@ -124,6 +127,19 @@ impl Entry {
         let racing: Vec<(usize, f64)> =
             figures.iter().filter_map(|(s, figure)| Some((place(s)?, *figure))).collect();
         self.race.block(&racing);
+        self.strike(number);
+    }
+
+    /// Takes those out of the race that by the sum of effects are not worth further runs.
+    fn strike(&mut self, number: u32) {
+        let Some(screen) = self.screen.as_ref().filter(|_| self.race.decided().is_none()) else { return };
+        let alive: Vec<usize> = self.race.alive().iter().map(|place| self.racing[*place]).collect();
+        let may_win = screen.may_win(&alive);
+        let is_behind = |place: &usize| !may_win.contains(&self.racing[*place]);
+        let behind: Vec<usize> = self.race.alive().iter().copied().filter(is_behind).collect();
+        let struck =
+            self.race.strike(&behind).into_iter().map(|place| self.contest.members[self.racing[place]]);
+        self.struck.extend(struck.map(|point| StruckPoint { point, last_block: number }));
     }
 
     /// The points of the next block: those that the screening owes, or those that may still win.
@@ -132,6 +148,26 @@ impl Entry {
         let alive = self.race.alive().iter().map(|setting| self.racing[*setting]);
         let settings: Vec<usize> = owed.map_or_else(|| alive.collect(), <[usize]>::to_vec);
         settings.into_iter().map(|setting| self.contest.members[setting])
+    }
+
+    /// The points of the next block in the order in which they run, without those that are `given_up`. It is random; of a screened
+    /// contest neighbours also have few values in common, and every second block is turned around, beginning with either, so that
+    /// none of its points runs later than others on average.
+    pub fn ordered(&self, seed: u64, given_up: &dyn Fn(u32) -> bool) -> Vec<u32> {
+        let number = self.last_block + 1;
+        let alive: BTreeSet<u32> = self.alive().filter(|point| !given_up(*point)).collect();
+        let mut points = order(&self.contest, seed, number);
+        points.retain(|point| alive.contains(point));
+        let Some(screen) = &self.screen else { return points };
+        let members = &self.contest.members;
+        let place = |id: &u32| members.iter().position(|member| member == id).unwrap_or_default();
+        let mut settings = screen.alternating(points.iter().map(place).collect());
+        // No block has the number 0, so that its order is a coin to toss.
+        let coin = order(&self.contest, seed, 0);
+        if (coin.first() < coin.last()) == number.is_multiple_of(2) {
+            settings.reverse();
+        }
+        settings.into_iter().map(|setting| members[setting]).collect()
     }
 
     /// Whether the race is decided; it is not while the screening lasts.
@@ -336,6 +372,7 @@ impl Board {
             },
             estimates: entry.screen.as_ref().map(Screen::estimates).unwrap_or_default(),
             effects: entry.screen.as_ref().map(Screen::effects).unwrap_or_default(),
+            struck: entry.struck.clone(),
             is_decided: entry.is_decided(),
         };
         let contests: Vec<ScreenedContest> = entries().map(screened).collect();

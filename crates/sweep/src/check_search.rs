@@ -14,14 +14,13 @@ use measure::simulation::trial::on_all_cpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{AnalysisError, PointSummary, SweepData, SweepMeta, analyse};
+use crate::analysis::{Analysis, AnalysisError, PointSummary, SweepData, SweepMeta, analyse};
 use crate::board::{Board, Entry};
 use crate::model::{Point, RunRow};
-use crate::plan::blocks::order;
 use crate::plan::{Margin, Plan, Protocol, Rules};
-use crate::recommend::recommend;
-use crate::search::Allowance;
+use crate::recommend::{Outcome, Recommendation, recommend};
 use crate::search::design::Factors;
+use crate::search::{Allowance, SearchSummary};
 use crate::work::Work;
 
 /// The name of the format, in each document's `schema`.
@@ -81,6 +80,50 @@ pub struct Found {
     pub builds: usize,
     /// The truth of what it recommends for each work, by the best; 0 where it recommends nothing.
     pub shares: Vec<f64>,
+    /// What it says of how sure that is; none of a method that gives no verdict.
+    pub verdicts: Option<Verdicts>,
+}
+
+/// What a search says of how sure its answers are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Verdicts {
+    /// Recommendations that are *better*, *equivalent* or *sufficient*, or of the one setting that the screening left.
+    pub decided: usize,
+    /// The others.
+    pub undecided: usize,
+    /// Races of a work on a construction that ended by themselves.
+    pub races_decided: usize,
+    /// Those that were open when their runs were used.
+    pub races_open: usize,
+}
+
+impl Verdicts {
+    /// Those of two searches together.
+    fn and(self, other: Self) -> Self {
+        Self {
+            decided: self.decided + other.decided,
+            undecided: self.undecided + other.undecided,
+            races_decided: self.races_decided + other.races_decided,
+            races_open: self.races_open + other.races_open,
+        }
+    }
+
+    fn of(recommendations: &[Recommendation], search: &SearchSummary) -> Self {
+        let is_decided = |r: &&Recommendation| {
+            matches!(
+                r.outcome,
+                Outcome::Better | Outcome::Equivalent | Outcome::Sufficient | Outcome::OnlyOne
+            )
+        };
+        let decided = recommendations.iter().filter(is_decided).count();
+        let races_decided = search.contests.iter().filter(|contest| contest.is_decided).count();
+        Self {
+            decided,
+            undecided: recommendations.len() - decided,
+            races_decided,
+            races_open: search.contests.len() - races_decided,
+        }
+    }
 }
 
 /// What a method came to over all seeds.
@@ -98,6 +141,9 @@ pub struct MethodResult {
     pub shares: Vec<f64>,
     /// The least of all works and searches.
     pub least: f64,
+    /// The verdicts of all searches together; none of a method that gives none.
+    #[serde(default)]
+    pub verdicts: Option<Verdicts>,
 }
 
 /// The table.
@@ -225,6 +271,7 @@ fn summarise(method: Method, found: &[Found], runs: usize, constructions: usize)
         near: found.iter().filter(|found| least(found) >= NEAR).count() as f64 / count,
         shares: (0..works).map(|w| found.iter().map(|found| found.shares[w]).sum::<f64>() / count).collect(),
         least: found.iter().map(least).fold(1.0, f64::min),
+        verdicts: found.iter().map(|found| found.verdicts).reduce(|a, b| Some(a?.and(b?))).flatten(),
     }
 }
 
@@ -233,6 +280,19 @@ fn summarise(method: Method, found: &[Found], runs: usize, constructions: usize)
 /// # Errors
 /// [`AnalysisError`], as [`check`].
 pub fn screen(truth: &Truth, world: World, run_s: f64, seed: u64) -> Result<Found, AnalysisError> {
+    let (runs, board) = screened(truth, world, run_s, seed);
+    let (count, builds) = (runs.len(), board.begun().len());
+    let analysis = analysed(truth, runs, &board)?;
+    let recommendations = recommend(&analysis);
+    let point = |r: &Recommendation| Some((truth.works.binary_search(&r.work).ok()?, r.point? as usize));
+    let shares = truth.shares(&recommendations.iter().filter_map(point).collect());
+    let verdicts = analysis.search.map(|search| Verdicts::of(&recommendations, &search));
+    Ok(Found { runs: count, builds, shares, verdicts })
+}
+
+/// The runs of a screened sweep, and where its contests stand then.
+#[must_use]
+pub fn screened(truth: &Truth, world: World, run_s: f64, seed: u64) -> (Vec<RunRow>, Board) {
     let plan = Plan::new(truth.points.clone(), rules(seed));
     let mut board = Board::new(&plan, &[1], None, &[], &BTreeSet::new());
     let mut machine = truth.machine(world, seed);
@@ -242,12 +302,11 @@ pub fn screen(truth: &Truth, world: World, run_s: f64, seed: u64) -> Result<Foun
         let mut began = vec![f64::NEG_INFINITY; board.stages[stage].entries.len()];
         while let Some(at) = next(&board, stage, &began) {
             machine.wait_until(began[at] + plan.rules.spacing.as_secs_f64());
+            machine.rest();
             began[at] = machine.now();
             let entry = &board.stages[stage].entries[at];
             let number = entry.last_block + 1;
-            let alive: Vec<u32> = entry.alive().collect();
-            let mut block = order(&entry.contest, seed, number);
-            block.retain(|point| alive.contains(point));
+            let block = entry.ordered(seed, &|_| false);
             let first = runs.len();
             for point in block {
                 let figure = machine.run(point as usize, run_s);
@@ -256,11 +315,7 @@ pub fn screen(truth: &Truth, world: World, run_s: f64, seed: u64) -> Result<Foun
             board.stages[stage].entries[at].block(number, &runs[first..]);
         }
     }
-    let count = runs.len();
-    let builds = board.begun().len();
-    let chosen = recommended(truth, runs, &board)?;
-    let shares = truth.shares(&chosen);
-    Ok(Found { runs: count, builds, shares })
+    (runs, board)
 }
 
 fn rules(seed: u64) -> Rules {
@@ -309,20 +364,15 @@ fn row(at: usize, point: u32, pass: u32, figure: f64) -> RunRow {
     }
 }
 
-/// What the sweep's own analysis recommends, by work.
-fn recommended(
-    truth: &Truth,
-    runs: Vec<RunRow>,
-    board: &Board,
-) -> Result<BTreeMap<usize, usize>, AnalysisError> {
+/// The sweep's own analysis of these runs.
+///
+/// # Errors
+/// [`AnalysisError`], as [`check`].
+pub fn analysed(truth: &Truth, runs: Vec<RunRow>, board: &Board) -> Result<Analysis, AnalysisError> {
     let run: BTreeSet<u32> = runs.iter().map(|run| run.point).collect();
     let points = truth.points.iter().filter(|point| run.contains(&point.id)).cloned().collect();
     let meta = SweepMeta { protocol: Protocol::Screen, ..SweepMeta::default() };
-    let data = SweepData { meta, points, runs, search: board.summary(), ..SweepData::default() };
-    let recommendations = recommend(&analyse(&data)?).into_iter();
-    Ok(recommendations
-        .filter_map(|r| Some((truth.works.binary_search(&r.work).ok()?, r.point? as usize)))
-        .collect())
+    analyse(&SweepData { meta, points, runs, search: board.summary(), ..SweepData::default() })
 }
 
 /// Points drawn at random from as many constructions as screening may build.
@@ -335,13 +385,19 @@ fn random(truth: &Truth, world: World, run_s: f64, seed: u64) -> Found {
         let points = constructions.swap_remove(random.below(constructions.len() as u64) as usize);
         for _ in 0..allowance.runs / allowance.builds {
             let at = points[random.below(points.len() as u64) as usize];
+            machine.rest();
             let figure = machine.run(at, run_s);
             let best = best.entry(truth.of_work[at]).or_insert((0.0, at));
             *best = if figure > best.0 { (figure, at) } else { *best };
         }
     }
     let best = best.into_iter().map(|(work, (_, at))| (work, at)).collect();
-    Found { runs: allowance.runs as usize, builds: allowance.builds as usize, shares: truth.shares(&best) }
+    Found {
+        runs: allowance.runs as usize,
+        builds: allowance.builds as usize,
+        shares: truth.shares(&best),
+        verdicts: None,
+    }
 }
 
 /// From the first point of each work one dimension after the other, in random order, each value with as many runs as
@@ -362,6 +418,7 @@ fn one_factor(truth: &Truth, world: World, run_s: f64, seed: u64) -> Found {
             }
             built.insert(construction);
             runs += repetitions;
+            machine.rest();
             let figures = (0..repetitions).map(|_| machine.run(members[member], run_s).ln());
             Some(figures.sum::<f64>() / repetitions as f64)
         };
@@ -389,7 +446,7 @@ fn one_factor(truth: &Truth, world: World, run_s: f64, seed: u64) -> Found {
         }
         best.insert(work, members[at]);
     }
-    Found { runs, builds: built.len(), shares: truth.shares(&best) }
+    Found { runs, builds: built.len(), shares: truth.shares(&best), verdicts: None }
 }
 
 impl fmt::Display for SearchCheck {
@@ -400,13 +457,20 @@ impl fmt::Display for SearchCheck {
             self.points, self.constructions, self.exhaustive_runs, self.world, self.run_s, self.seeds
         )?;
         let works: String = self.works.iter().map(|work| format!(" {} |", work.label())).collect();
-        writeln!(f, "| method | runs | constructions | all within 2 % |{works} least |")?;
-        writeln!(f, "|---|---|---|---|{}---|", "---|".repeat(self.works.len()))?;
+        writeln!(
+            f,
+            "| method | runs | constructions | all within 2 % |{works} least | decided | races decided |"
+        )?;
+        writeln!(f, "|---|---|---|---|{}---|---|---|", "---|".repeat(self.works.len()))?;
         for line in &self.methods {
+            let of = |decided: usize, open: usize| format!("{decided} of {}", decided + open);
+            let decided =
+                line.verdicts.map(|v| [of(v.decided, v.undecided), of(v.races_decided, v.races_open)]);
+            let [decided, races] = decided.unwrap_or_else(|| ["-".to_owned(), "-".to_owned()]);
             let shares: String = line.shares.iter().map(|share| format!(" {share:.3} |")).collect();
             writeln!(
                 f,
-                "| {} | {:.1} % | {:.1} % | {:.0} % |{shares} {:.3} |",
+                "| {} | {:.1} % | {:.1} % | {:.0} % |{shares} {:.3} | {decided} | {races} |",
                 line.method.words(),
                 line.runs_most * 100.0,
                 line.builds_most * 100.0,
@@ -415,88 +479,5 @@ impl fmt::Display for SearchCheck {
             )?;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::space::Space;
-
-    /// Stands for the papers' machine: dimensions that act on some work only, and some that depend on others.
-    fn stand_in() -> Truth {
-        let text = include_str!("../../../examples/dash-io.toml");
-        let points = Space::parse("dash-io.toml", text).unwrap().points;
-        let figure = |point: &Point| {
-            let value = |name: &str| point.settings[name].as_str();
-            let width: f64 = value("width").parse().unwrap();
-            let chunk = ["16k", "64k", "256k"].iter().position(|chunk| *chunk == value("chunk")).unwrap_or(2);
-            let (raw, idles) = (value("filesystem") == "raw", value("scheduler") == "bfq");
-            let test = point.test_type.unwrap();
-            let depth = f64::from(test.iodepth());
-            match (test.is_sequential(), test.is_read()) {
-                (true, read) => {
-                    let caps = match (read, test.iodepth()) {
-                        (true, 1) => [722.0, 935.0, 1016.0],
-                        (true, _) => [1130.0, 1253.0, 1290.0],
-                        (false, 1) => [575.0, 710.0, 780.0],
-                        (false, 4) => [940.0, 1047.0, 1090.0],
-                        (false, _) => [1050.0, 1157.0, 1190.0],
-                    };
-                    (204.0 * width).min(caps[chunk])
-                        * if raw { 1.0 } else { 0.97 }
-                        * if idles { 0.98 } else { 1.0 }
-                }
-                (false, true) => {
-                    let drives = 39_800.0 * width * depth / (depth + 2.0 * width);
-                    drives.min(560_000.0) * if raw { 1.0 } else { 0.93 } * if idles { 0.45 } else { 1.0 }
-                }
-                (false, false) => {
-                    let drives = 10_700.0 * width * depth / (depth + width);
-                    if raw { drives } else { drives.min(19_000.0).min(drives * 0.5) }
-                }
-            }
-        };
-        let figures = points.iter().map(figure).collect();
-        Truth::new(points, figures)
-    }
-
-    #[test]
-    fn only_screened_searches_that_are_near_too_seldom_are_a_miss() {
-        let line = |method, near| MethodResult {
-            method,
-            runs_most: 0.05,
-            builds_most: 0.1,
-            near,
-            shares: Vec::new(),
-            least: 0.9,
-        };
-        let check = |near| SearchCheck {
-            schema: SCHEMA.to_owned(),
-            points: 0,
-            constructions: 0,
-            exhaustive_runs: 0,
-            world: World::Vm,
-            run_s: 10.0,
-            seeds: 50,
-            works: Vec::new(),
-            methods: vec![line(Method::Random, 0.1), line(Method::Screen, near)],
-        };
-        assert_eq!(check(0.94).missed(), Some(0.94));
-        assert_eq!(check(0.95).missed(), None);
-        assert_eq!(check(1.0).missed(), None);
-    }
-
-    #[test]
-    fn a_twentieth_of_the_runs_and_a_tenth_of_the_constructions_find_what_is_near_the_best() {
-        let truth = stand_in();
-        let found: Vec<Found> =
-            on_all_cpus(4, |seed| screen(&truth, World::Normal, 10.0, seed as u64).unwrap());
-        for found in &found {
-            assert!(found.runs <= truth.points.len() * EXHAUSTIVE_PASSES / 20 + 8, "{found:?}");
-            assert!(found.builds <= 3, "{found:?}");
-            assert!(found.shares.iter().all(|share| *share >= 0.95), "{found:?}");
-        }
-        assert_eq!(found[1], screen(&truth, World::Normal, 10.0, 1).unwrap(), "the seed decides");
     }
 }

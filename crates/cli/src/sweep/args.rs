@@ -260,7 +260,7 @@ pub struct CheckSearchArgs {
     /// The results of a sweep over all points; their means are taken for the truth
     #[arg(value_name = "DIR")]
     pub results: PathBuf,
-    /// The noise: quiet, normal, unequal, pass, vm, vm+ or heavy
+    /// The noise: quiet, normal, unequal, pass, vm, vm+, heavy or trend
     #[arg(long, value_name = "WORD", value_parser = values::world, default_value = "normal")]
     pub world: World,
     /// Length of the runs [default: as the sweep had them]

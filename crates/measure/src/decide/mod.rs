@@ -24,6 +24,9 @@
 //!    one up to that with the highest estimate may be, with c(α), because it is chosen by its figures, and those between with c(α/k) against
 //!    the latter.
 //!
+//! A caller may also *strike* a setting ([`Race::strike`]), for which the blocks need give no reason: it runs no further, and the
+//! answer speaks of the others. k stays what it was at the start.
+//!
 //! Intervals belong to the verdicts: against the best by Edwards and Hsu (1983), where a dropped setting keeps
 //! the interval that it was dropped with; equivalence by Berger and Hsu (1996), as it was when the
 //! certificate was granted. So an interval never contradicts its verdict. Steps 1, 2 and 5 rest on

@@ -79,7 +79,7 @@ pub struct MoreBlocks {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// One setting is better than every other.
+    /// One setting is better than every other that was not struck.
     Better {
         /// The best setting.
         winner: usize,
@@ -139,6 +139,11 @@ pub enum Standing {
     },
     /// None of its runs gave a figure.
     Failed,
+    /// The caller ran it no further, for reasons of its own: nothing is concluded of it.
+    Struck {
+        /// Blocks after which it was struck.
+        after_blocks: usize,
+    },
 }
 
 /// One setting's place.
@@ -148,8 +153,8 @@ pub struct Contrast {
     pub setting: usize,
     /// Whether it may still be the best.
     pub standing: Standing,
-    /// Its figure by that of the best setting, at most 1. The intervals of all settings hold together. The interval
-    /// of a dropped setting is the one that it was dropped with. None before an interval exists.
+    /// Its figure by that of the best setting that was not struck, at most 1. The intervals of all settings hold together. The interval
+    /// of a dropped setting is the one that it was dropped with, and of a struck one the last. None before an interval exists.
     pub of_best: Option<Bounds>,
     /// Its figure by that of the cheapest living setting, as its certificate of equivalence was granted; none
     /// without a certificate.
@@ -199,7 +204,7 @@ impl Outcome {
 
     /// How many times better `a` is than `b` in the blocks that had both. The intervals of one setting against all others hold together,
     /// and agree with the answer: 1 is in that of two settings that may both be the best, a certificate of equivalence is given as it was
-    /// granted, no setting is above a sufficient one by more than the answer says, and none is above the winner. None before an
+    /// granted, no setting is above a sufficient one by more than the answer says, and none that was not struck is above the winner. None before an
     /// interval exists.
     #[must_use]
     pub fn between(&self, a: usize, b: usize) -> Option<Bounds> {
@@ -213,6 +218,7 @@ impl Outcome {
         let (mut estimate, mut low, mut high) =
             (known.estimate, known.estimate - known.half, known.estimate + known.half);
         let is_alive = |setting: usize| self.settings[setting].standing == Standing::Alive;
+        let is_struck = |setting: usize| matches!(self.settings[setting].standing, Standing::Struck { .. });
         if is_alive(a) && is_alive(b) {
             (low, high) = (low.min(0.0), high.max(0.0));
             // Certificates are relative to the cheapest living setting.
@@ -235,7 +241,9 @@ impl Outcome {
                 (_, Some(granted)) => return Some(granted),
                 _ => {}
             }
-        } else if let Answer::Better { winner, .. } = self.answer {
+        } else if let Answer::Better { winner, .. } = self.answer
+            && ![a, b].into_iter().any(is_struck)
+        {
             // A setting that a third one dropped may have an interval around 0.
             if winner == a {
                 (estimate, low, high) = (estimate.max(0.0), low.max(0.0), high.max(0.0));

@@ -139,6 +139,27 @@ impl Race {
         }
     }
 
+    /// Takes settings out of the race that the caller will not run again, for reasons that the blocks do not give: nothing is
+    /// concluded of them, and comparisons of the others share the error chance as if they were there. Those that are not
+    /// alive are ignored, and so are all in a decided race. Two settings stay at least, so that the race decides between them.
+    /// Returns those that were struck.
+    pub fn strike(&mut self, settings: &[usize]) -> Vec<usize> {
+        if self.rules.stops && self.decided().is_some() {
+            return Vec::new();
+        }
+        let alive = settings.iter().copied().filter(|setting| self.alive.contains(setting));
+        let struck: Vec<usize> = alive.take(self.alive.len().saturating_sub(2)).collect();
+        for setting in &struck {
+            self.standings[*setting] = Standing::Struck { after_blocks: self.blocks.len() };
+        }
+        self.update_alive();
+        if self.rules.stops && !struck.is_empty() {
+            // Certificates that are relative to a struck setting are void, and what is left may be decided.
+            self.conclude();
+        }
+        struck
+    }
+
     /// How it is decided.
     #[must_use]
     pub fn rules(&self) -> Rules {

@@ -1,4 +1,4 @@
-//! Simulated machines: settings of known levels, measured under one of seven kinds of noise.
+//! Simulated machines: settings of known levels, measured under one of eight kinds of noise.
 //!
 //! *vm* is fitted to sequential reads among 709 short runs on a shared virtual machine with two CPUs: two states,
 //! the slow one at 0.65 of the speed for 6 s in 24 s on average, which both last exponentially long, and a drift of
@@ -28,6 +28,8 @@ const CALM_S: f64 = 40.0;
 const BURST_S: f64 = 2.0;
 /// By how much the scatter grows in a burst.
 const BURST_FACTOR: f64 = 4.0;
+/// What *trend* loses in a block, ln, and the number of runs in which it loses all but 1/e of that.
+const TREND: (f64, f64) = (0.15, 10.0);
 
 /// A kind of noise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -49,12 +51,25 @@ pub enum World {
     VmReacting,
     /// Student's t with 3 degrees of freedom, 5 % of runs far too slow, and bursts of scatter.
     Heavy,
+    /// The scatter of *quiet* on a machine that rests between blocks and slows down within each: 1.4 % by its second run, 15 % in all.
+    Trend,
 }
 
 impl World {
-    /// All of them.
+    /// Those that races are tried on.
     pub const ALL: [Self; 7] =
         [Self::Quiet, Self::Normal, Self::Unequal, Self::Pass, Self::Vm, Self::VmReacting, Self::Heavy];
+    /// Those that searches are tried on.
+    pub const OF_SEARCHES: [Self; 8] = [
+        Self::Quiet,
+        Self::Normal,
+        Self::Unequal,
+        Self::Pass,
+        Self::Vm,
+        Self::VmReacting,
+        Self::Heavy,
+        Self::Trend,
+    ];
 
     /// Its name in tables.
     #[must_use]
@@ -67,6 +82,7 @@ impl World {
             Self::Vm => "vm",
             Self::VmReacting => "vm+",
             Self::Heavy => "heavy",
+            Self::Trend => "trend",
         }
     }
 
@@ -82,7 +98,7 @@ impl World {
     /// SD of the figures of one setting in equal circumstances, ln.
     fn scatter(self, setting: usize, settings: usize) -> f64 {
         match self {
-            Self::Quiet => 0.02,
+            Self::Quiet | Self::Trend => 0.02,
             Self::Normal | Self::Pass => 0.05,
             Self::Unequal => 0.02 + 0.07 * setting as f64 / (settings as f64 - 1.0).max(1.0),
             Self::Vm | Self::VmReacting => 0.035,
@@ -114,6 +130,8 @@ pub struct Machine {
     until: f64,
     drift: f64,
     drift_at: f64,
+    /// Runs since the machine rested.
+    runs: u32,
 }
 
 impl Machine {
@@ -141,7 +159,13 @@ impl Machine {
             until,
             drift,
             drift_at: 0.0,
+            runs: 0,
         }
+    }
+
+    /// Lets the machine rest, as between two blocks.
+    pub fn rest(&mut self) {
+        self.runs = 0;
     }
 
     /// Seconds since the machine was made.
@@ -172,7 +196,11 @@ impl Machine {
         let scatter = self.world.scatter(setting, self.levels.len());
         let noise = scatter * normal(&mut self.random);
         let level = self.levels[setting];
+        let (lost, runs) = TREND;
+        let trend = lost * (-f64::from(self.runs) / runs).exp_m1();
+        self.runs += 1;
         let figure = match self.world {
+            World::Trend => (level + noise + trend).exp(),
             World::Quiet | World::Normal | World::Unequal => (level + noise).exp(),
             World::Pass => (level + noise + self.drift_now()).exp(),
             World::Vm | World::VmReacting => {
@@ -263,6 +291,23 @@ mod tests {
         assert!((0.09..0.17).contains(&sds[1]), "{sds:?}");
         assert!((0.24..0.32).contains(&sds[2]), "{sds:?}");
         assert!((sd_of_differences(World::Normal, near) - 0.05 * 2f64.sqrt()).abs() < 0.004);
+    }
+
+    #[test]
+    fn a_trend_slows_a_block_down_until_the_machine_rests() {
+        let mut machine = Machine::new(World::Trend, &[0.0], 3);
+        let mut mean_of = |place: usize| {
+            let mut sum = 0.0;
+            for _ in 0..400 {
+                machine.rest();
+                sum += (0..=place).map(|_| machine.run(0, 0.25).ln()).last().unwrap();
+            }
+            sum / 400.0
+        };
+        let [first, second, last] = [0, 1, 60].map(&mut mean_of);
+        assert!(first.abs() < 0.004, "{first}");
+        assert!((second + 0.0143).abs() < 0.004, "{second}");
+        assert!((last + 0.15).abs() < 0.004, "{last}");
     }
 
     #[test]

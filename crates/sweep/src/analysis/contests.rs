@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::contest::Contest;
 use crate::model::{Point, RunRow};
 use crate::plan::blocks::race_rules;
+use crate::search::{ScreenedContest, StruckPoint};
 
 use super::{SweepData, SweepMeta, Work, statistics};
 
@@ -118,9 +119,22 @@ fn blocks<'d>(data: &'d SweepData, contest: &Contest) -> Vec<Block<'d>> {
 
 /// The number of the last block that screened a contest; 0 where it was not screened.
 fn screened(data: &SweepData, contest: &Contest) -> u32 {
-    let found = data.search.iter().flat_map(|search| &search.contests);
-    let mut found = found.filter(|c| c.work == contest.work && c.construction == contest.construction);
-    found.next().map_or(0, |c| c.last_screened)
+    screening(data, contest).map_or(0, |c| c.last_screened)
+}
+
+/// How a contest was screened; none where it was not.
+fn screening<'d>(data: &'d SweepData, contest: &Contest) -> Option<&'d ScreenedContest> {
+    let mut found = data.search.iter().flat_map(|search| &search.contests);
+    found.find(|c| c.work == contest.work && c.construction == contest.construction)
+}
+
+/// The settings of a contest that were struck, each with the number of the last block that it could run in.
+fn struck(data: &SweepData, contest: &Contest) -> Vec<(u32, usize)> {
+    let of = |struck: &StruckPoint| {
+        let setting = contest.members.iter().position(|point| *point == struck.point)?;
+        Some((struck.last_block, setting))
+    };
+    screening(data, contest).into_iter().flat_map(|c| &c.struck).filter_map(of).collect()
 }
 
 fn race(members: usize, rules: Rules, blocks: &[Vec<(usize, f64)>]) -> Outcome {
@@ -151,7 +165,18 @@ fn one(data: &SweepData, contest: Contest) -> ContestSummary {
         };
         blocks.iter().map(figures).collect::<Vec<Vec<(usize, f64)>>>()
     };
-    let bandwidth = race(contest.members.len(), rules, &figures(&|run| run.bandwidth_bytes_per_s, &Some));
+    let mut bandwidth = Race::new(contest.members.len(), rules);
+    let struck = struck(data, &contest);
+    let struck_before = |number: u32| {
+        let before = struck.iter().filter(|(last_block, _)| *last_block < number);
+        before.map(|(_, setting)| *setting).collect::<Vec<usize>>()
+    };
+    for ((number, _), block) in blocks.iter().zip(figures(&|run| run.bandwidth_bytes_per_s, &Some)) {
+        bandwidth.strike(&struck_before(*number));
+        bandwidth.block(&block);
+    }
+    bandwidth.strike(&struck_before(u32::MAX));
+    let bandwidth = bandwidth.outcome();
     let is_equivalent = matches!(bandwidth.answer, Answer::Equivalent { .. });
     let latency = is_equivalent.then(|| {
         let is_alive = |setting: usize| bandwidth.settings[setting].standing == Standing::Alive;

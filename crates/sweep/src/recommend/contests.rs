@@ -1,6 +1,6 @@
 //! What the blocks of a work recommend.
 
-use measure::decide::{Answer, Bounds, Gain as RaceGain, Outcome as RaceOutcome, Standing};
+use measure::decide::{Answer, Bounds, Contrast, Gain as RaceGain, Outcome as RaceOutcome, Standing};
 
 use crate::analysis::{Analysis, ContestSummary, Interval, PointSummary};
 use crate::plan::Margin;
@@ -90,7 +90,9 @@ fn recommended<'p>(
 
 /// The setting with the highest estimate.
 fn fastest(outcome: &RaceOutcome) -> Option<usize> {
-    let ratio = |setting: &measure::decide::Contrast| setting.of_best.map(|bounds| bounds.ratio);
+    // Of a struck setting nothing is concluded.
+    let counts = |setting: &Contrast| !matches!(setting.standing, Standing::Struck { .. });
+    let ratio = |setting: &Contrast| setting.of_best.filter(|_| counts(setting)).map(|bounds| bounds.ratio);
     let compared = outcome.settings.iter().filter_map(|setting| Some((setting.setting, ratio(setting)?)));
     let best = compared.reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.map(|(setting, _)| setting).or(outcome.recommended())

@@ -321,13 +321,14 @@ struct Field<'a> {
 impl<'a> Field<'a> {
     fn of(judge: &Judge<'_>, candidates: &[&'a PointSummary]) -> Option<Self> {
         // What lost to a point of its own construction is not the best of all, although its mean is that of other blocks.
+        let candidates: Vec<_> = candidates.iter().copied().filter(|p| !judge.was_struck(p)).collect();
         let (lost, mut ranked): (Vec<_>, Vec<_>) =
             candidates.iter().copied().partition(|p| judge.has_lost(p));
         let mut beaten = lost;
         if ranked.is_empty() {
             ranked = std::mem::take(&mut beaten);
         }
-        let level = judge.level(candidates);
+        let level = judge.level(&candidates);
         ranked.sort_by(|a, b| level(b).total_cmp(&level(a)).then(a.point.cmp(&b.point)));
         let (&fastest, others) = ranked.split_first()?;
         let comparisons = judge.family(&others.iter().map(|other| (fastest, *other)).collect::<Vec<_>>());

@@ -73,9 +73,17 @@ impl<'a> Judge<'a> {
 
     /// Whether its race dropped it.
     pub(super) fn has_lost(&self, point: &PointSummary) -> bool {
-        let standing = |c: &ContestSummary| Some(c.bandwidth.settings[c.setting(point.point)?].standing);
-        let standing = self.contest(&[point]).and_then(standing);
-        standing.is_some_and(|standing| matches!(standing, Standing::Dropped { .. }))
+        matches!(self.standing(point), Some(Standing::Dropped { .. }))
+    }
+
+    /// Whether its race went on without it, and concludes nothing of it.
+    pub(super) fn was_struck(&self, point: &PointSummary) -> bool {
+        matches!(self.standing(point), Some(Standing::Struck { .. }))
+    }
+
+    fn standing(&self, point: &PointSummary) -> Option<Standing> {
+        let contest = self.contest(&[point])?;
+        Some(contest.bandwidth.settings[contest.setting(point.point)?].standing)
     }
 
     fn by_race(&self, of: &PointSummary, over: &PointSummary) -> Option<Compared> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Advance, Ended, Live, RunError, Runner};
 use crate::board::{Board, BoardStage, Entry};
-use crate::plan::blocks::{first_position, order};
+use crate::plan::blocks::first_position;
 use crate::plan::{Plan, PlannedRun, Rules, Step, StepKind};
 
 /// The state of a session of blocks.
@@ -164,10 +164,7 @@ impl Runner<'_> {
 
 /// The points of the next block, in the order in which they run.
 fn points(entry: &Entry, plan: &Plan, live: &Live) -> Vec<u32> {
-    let alive: Vec<u32> = entry.alive().filter(|point| !live.tally.given_up(*point)).collect();
-    let mut points = order(&entry.contest, plan.rules.seed, entry.last_block + 1);
-    points.retain(|point| alive.contains(point));
-    points
+    entry.ordered(plan.rules.seed, &|point| live.tally.given_up(point))
 }
 
 #[expect(clippy::too_many_arguments, reason = "each is a different thing that the choice depends on")]

@@ -8,8 +8,6 @@
 pub struct Additive {
     mean: Vec<f64>,
     covariance: Vec<Vec<f64>>,
-    /// SD of a figure around its prediction, ln.
-    pub noise: f64,
 }
 
 /// The noise that is expected before any figure is seen, ln, and the figures that this expectation weighs as.
@@ -21,24 +19,41 @@ impl Additive {
     /// Fits `y`, ln figures less what is expected of them, by the features `x` of each; `prior` has the SD of each effect.
     #[must_use]
     pub fn fit(x: &[Vec<f64>], y: &[f64], prior: &[f64]) -> Self {
-        let mut fitted = Self { mean: Vec::new(), covariance: Vec::new(), noise: NOISE.0 };
+        let mut fitted = Self { mean: Vec::new(), covariance: Vec::new() };
+        let mut noise = NOISE.0;
         for _ in 0..ROUNDS {
-            let weight = fitted.noise.powi(-2);
+            let weight = f64::powi(noise, -2);
             let product = |i: usize, j: usize| weight * x.iter().map(|x| x[i] * x[j]).sum::<f64>();
             let precision = |i: usize, j: usize| product(i, j) + if i == j { prior[i].powi(-2) } else { 0.0 };
             let size = 0..prior.len();
             let matrix = size.clone().map(|i| size.clone().map(|j| precision(i, j)).collect()).collect();
-            fitted.covariance = inverse(matrix);
             let moment: Vec<f64> =
                 size.clone().map(|i| weight * x.iter().zip(y).map(|(x, y)| x[i] * y).sum::<f64>()).collect();
-            fitted.mean = fitted.covariance.iter().map(|row| dot(row, &moment)).collect();
+            fitted = Self::of(matrix, &moment);
             let residuals = x.iter().zip(y).map(|(x, y)| (y - dot(&fitted.mean, x)).powi(2));
             // Effects that the figures have told, as against the prior.
             let told: f64 = size.map(|i| 1.0 - fitted.covariance[i][i] / prior[i].powi(2)).sum();
             let freedom = (y.len() as f64 - told).max(0.0) + NOISE.1;
-            fitted.noise = ((residuals.sum::<f64>() + NOISE.1 * NOISE.0.powi(2)) / freedom).sqrt();
+            noise = ((residuals.sum::<f64>() + NOISE.1 * NOISE.0.powi(2)) / freedom).sqrt();
         }
         fitted
+    }
+
+    /// What this precision of the effects, and these weighted sums of figures, say of them.
+    pub(super) fn of(precision: Vec<Vec<f64>>, moment: &[f64]) -> Self {
+        let covariance = inverse(precision);
+        let mean = covariance.iter().map(|row| dot(row, moment)).collect();
+        Self { mean, covariance }
+    }
+
+    /// The prediction for features `x`, of which only those are given that are not 0, with their numbers.
+    pub(super) fn predict_sparse(&self, x: &[(usize, f64)]) -> f64 {
+        x.iter().map(|(f, value)| self.mean[*f] * value).sum()
+    }
+
+    /// The variance of that prediction.
+    pub(super) fn variance_sparse(&self, x: &[(usize, f64)]) -> f64 {
+        x.iter().map(|(f, a)| x.iter().map(|(g, b)| a * b * self.covariance[*f][*g]).sum::<f64>()).sum()
     }
 
     /// The prediction for features `x`.
@@ -65,12 +80,12 @@ pub fn indicators(row: &[usize], levels: &[usize]) -> Vec<f64> {
     row.iter().zip(levels).flat_map(of).collect()
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// The inverse of a positive definite matrix, which needs no pivots (Gauss and Jordan).
-fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
+pub(super) fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     let n = a.len();
     for (i, row) in a.iter_mut().enumerate() {
         row.extend((0..n).map(|j| f64::from(u8::from(i == j))));

@@ -4,21 +4,23 @@
 //!
 //! 1. [`design`]: of each contest a fraction of the points runs, chosen so that every value of every cheap dimension
 //!    occurs about equally often, and with every value of the others (a nearly orthogonal array).
-//! 2. [`screen`]: effects of single dimensions are estimated by [`additive`], and the *finalists* are the points that may be
+//! 2. [`screen`]: effects of single dimensions are estimated by [`series`], and the *finalists* are the points that may be
 //!    the best by them.
-//! 3. The finalists race in blocks ([`measure::decide`]), which share no run with step 2.
+//! 3. The finalists race in blocks ([`measure::decide`]), which share no run with step 2. Finalists that by the effects over all
+//!    runs are too far behind are *struck*: they get no further runs, and the race concludes nothing of them.
 //!
 //! Then [`constructions`] chooses what is built next: a neighbour, in one costly dimension, of what is best so far. The
 //! sweep ends where no construction that was not built is likely to be better, or where [`Allowance`] is used.
 //!
 //! All of it is a pure function of the points, the seed and the stored runs, so that a resumed sweep goes on as the one
-//! that was stopped would have. Steps 2 and the choice of constructions assume that dimensions act independently; the race
-//! does not.
+//! that was stopped would have. Step 2, what is struck and the choice of constructions assume that dimensions act independently;
+//! what the race concludes does not.
 
 pub mod additive;
 pub mod constructions;
 pub mod design;
 pub mod screen;
+pub mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +48,7 @@ pub struct SearchSummary {
     pub points: u64,
     /// Points with a run.
     pub points_run: u64,
-    /// Points that raced; only these can be recommended.
+    /// Points that raced; of these, those that were not struck can be recommended.
     pub points_raced: u64,
     /// Runs that are made at most.
     pub runs_most: u32,
@@ -74,6 +76,9 @@ pub struct ScreenedContest {
     pub last_screened: u32,
     /// The points that race; empty before the screening is complete.
     pub points: Vec<u32>,
+    /// Those of them that were struck, in the order of time.
+    #[serde(default)]
+    pub struck: Vec<StruckPoint>,
     /// By point, its figure by that of the best of them, as estimated from all runs of the contest together; empty where
     /// it was not screened.
     pub estimates: Vec<f64>,
@@ -81,6 +86,16 @@ pub struct ScreenedContest {
     pub effects: Vec<ScreenedEffect>,
     /// Whether the race is decided.
     pub is_decided: bool,
+}
+
+/// A point that left its race without having lost: by the sum of effects over all runs until then it was too far behind to be worth
+/// further ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StruckPoint {
+    /// The point.
+    pub point: u32,
+    /// The number of the last block that it could run in.
+    pub last_block: u32,
 }
 
 /// What screening said of one dimension.
@@ -103,10 +118,16 @@ impl SearchSummary {
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = vec![format!(
-            "Screened: {} of {} points ran, of which {} raced for the recommendation; {} of {} constructions were measured.",
+            "Screened: {} of {} points ran, of which {} raced for the recommendation{}; {} of {} constructions were measured.",
             self.points_run,
             self.points,
             self.points_raced,
+            match self.contests.iter().map(|contest| contest.struck.len()).sum::<usize>() {
+                0 => String::new(),
+                struck => format!(
+                    ", {struck} of them not to the end, because by the sum of effects they were too far behind"
+                ),
+            },
             self.contests.iter().map(|contest| &contest.construction).collect::<BTreeSet<_>>().len(),
             self.constructions
         )];

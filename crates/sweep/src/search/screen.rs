@@ -3,13 +3,14 @@
 use super::ScreenedEffect;
 use super::additive::{Additive, indicators};
 use super::design::{self, Factors};
+use super::series;
 
 /// A contest with no more points is not screened: all of them race.
 const FEW: usize = 6;
 /// The fewest and the most points that race, if as many may be the best.
-const FINALISTS: (usize, usize) = (4, 12);
-/// Blocks of the race that there should be runs for.
-const RACE_BLOCKS: usize = 8;
+const FINALISTS: (usize, usize) = (4, 32);
+/// Blocks of the race that there should be runs for, if all finalists stayed in it.
+const RACE_BLOCKS: usize = 4;
 /// Runs in a block of a design: they should lie within a second or two.
 const BLOCK: usize = 8;
 /// Runs of each value of a dimension, at least.
@@ -19,11 +20,14 @@ const RUNS_OF_AN_EFFECT: usize = 2;
 /// SD of effects, ln: a value makes figures half as large again, as a rule.
 const EFFECT: f64 = 0.4;
 /// SD of what a finalist departs from the sum of its effects by, ln.
-const DEPARTURE: f64 = 0.02;
+const DEPARTURE: f64 = 0.015;
 /// SD of levels of blocks, ln.
 const LEVEL: f64 = 10.0;
-/// A point stays if it may be the best at this many SDs of its difference from the highest prediction.
-const MARGIN: f64 = 2.0;
+/// A point races, and is worth further runs of the race, if it is at most this many SDs of the difference behind the highest
+/// prediction.
+const MAY_WIN: f64 = 3.0;
+/// A dimension matters if its best and its worst value differ by more than this many SDs.
+const MATTERS: f64 = 2.0;
 
 /// A contest's screening.
 #[derive(Debug, Clone)]
@@ -60,7 +64,7 @@ impl Screen {
         self.design.get(self.blocks.len()).map(Vec::as_slice)
     }
 
-    /// Takes the figures of a block that was owed, or later of one of the race.
+    /// Takes the figures of a block that was owed, or later of one of the race, in the order in which they ran.
     pub fn block(&mut self, figures: &[(usize, f64)]) {
         let ln = figures.iter().map(|(setting, figure)| (*setting, figure.ln()));
         self.blocks.push(ln.filter(|(_, y)| y.is_finite()).collect());
@@ -75,9 +79,9 @@ impl Screen {
         &self.finalists
     }
 
-    /// The settings that may be the best by the sum of their effects. Of too many, those go first that share the value which is
-    /// least likely to be that of the best: so the others still have all combinations of their values, and each run of
-    /// the race tells something of every dimension.
+    /// The settings that may be the best by the sum of their effects. Of too many a fraction that has all of their values about
+    /// equally often, that with the highest prediction among them: the few runs of the design must not decide between values
+    /// that are close, which the runs of the race, of which each tells something of every dimension, can tell.
     fn choose(&self) -> Vec<usize> {
         let (fitted, levels) = self.fit();
         let x = |setting: usize| self.features(setting, None, &levels);
@@ -91,33 +95,50 @@ impl Screen {
             if *s == best { 0.0 } else { (top - y) / sd.max(f64::MIN_POSITIVE) }
         };
         let mut may_win: Vec<(usize, f64)> = ranked.iter().map(|one| (one.0, behind(one))).collect();
-        may_win.retain(|(_, behind)| *behind <= MARGIN);
-        while may_win.len() > self.most {
-            match self.least_likely(&may_win) {
-                Some((f, level)) => may_win.retain(|(s, _)| self.factors.rows[*s][f] != level),
-                None => may_win.truncate(self.most),
-            }
-        }
-        let mut finalists: Vec<usize> = may_win.into_iter().map(|(s, _)| s).collect();
+        may_win.retain(|(_, behind)| *behind <= MAY_WIN);
+        let rows: Vec<Vec<usize>> = may_win.iter().map(|(s, _)| self.factors.rows[*s].clone()).collect();
+        let fraction = design::blocks(&rows, 1, self.most, |_| (0..rows.len()).collect());
+        let mut finalists: Vec<usize> = fraction.into_iter().flatten().map(|n| may_win[n].0).collect();
         finalists.sort_unstable();
         finalists
     }
 
-    /// Of these settings, each with how far it is behind, the dimension and value whose best setting is furthest behind; none
-    /// where every value is one of the best setting's.
-    fn least_likely(&self, settings: &[(usize, f64)]) -> Option<(usize, usize)> {
-        let mut least: Option<(f64, (usize, usize))> = None;
-        for (f, values) in self.factors.values.iter().enumerate() {
-            for level in 0..values.len() {
-                let with = settings.iter().filter(|(s, _)| self.factors.rows[*s][f] == level);
-                let nearest = with.map(|(_, behind)| *behind).fold(f64::INFINITY, f64::min);
-                let is_less_likely = least.is_none_or(|(behind, _)| nearest > behind);
-                if nearest.is_finite() && nearest > 0.0 && is_less_likely {
-                    least = Some((nearest, (f, level)));
-                }
-            }
+    /// Those of these settings that may be the best by the sum of effects over all runs so far: only they are worth further
+    /// runs. At least two, if there are two, because no model decides a race.
+    #[must_use]
+    pub fn may_win(&self, settings: &[usize]) -> Vec<usize> {
+        if settings.len() <= 2 {
+            return settings.to_vec();
         }
-        least.map(|(_, place)| place)
+        let (fitted, levels) = self.fit();
+        let predicted = |setting: &usize| {
+            let x = self.features(*setting, None, &levels);
+            (*setting, fitted.predict(&x), x)
+        };
+        let mut ranked: Vec<(usize, f64, Vec<f64>)> = settings.iter().map(predicted).collect();
+        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let (_, top, best) = ranked[0].clone();
+        let is_near = |(_, y, x): &(usize, f64, Vec<f64>)| top - y <= MAY_WIN * fitted.sd(&best, x);
+        let near = ranked.iter().enumerate().filter(|(place, one)| *place < 2 || is_near(one));
+        let mut may_win: Vec<usize> = near.map(|(_, one)| one.0).collect();
+        may_win.sort_unstable();
+        may_win
+    }
+
+    /// The same settings in an order in which each has as few values of the one before it as can be. Of equally good ones the
+    /// first comes first, so that the order is as random as the one that is given. A machine's speed in one run resembles that in the next, so
+    /// values that alternate are compared under the same conditions. What resembles all others comes late, so the caller has to
+    /// turn the order around as often as not.
+    #[must_use]
+    pub fn alternating(&self, mut settings: Vec<usize>) -> Vec<usize> {
+        let rows = &self.factors.rows;
+        let agreement = |a: usize, b: usize| rows[a].iter().zip(&rows[b]).filter(|(a, b)| a == b).count();
+        for at in 1..settings.len() {
+            let before = settings[at - 1];
+            let next = (at..settings.len()).min_by_key(|n| agreement(before, settings[*n])).unwrap_or(at);
+            settings[at..=next].rotate_right(1);
+        }
+        settings
     }
 
     /// Of each dimension its number, the figure of its best value by that of its worst, and whether these differ.
@@ -133,7 +154,7 @@ impl Screen {
             let mut values: Vec<(usize, f64)> = (0..levels[f]).map(|l| (l, fitted.predict(&at(l)))).collect();
             values.sort_by(|a, b| a.1.total_cmp(&b.1));
             let (worst, best) = (values[0], values[values.len() - 1]);
-            (f, (best.1 - worst.1).exp(), best.1 - worst.1 > MARGIN * fitted.sd(&at(best.0), &at(worst.0)))
+            (f, (best.1 - worst.1).exp(), best.1 - worst.1 > MATTERS * fitted.sd(&at(best.0), &at(worst.0)))
         };
         (0..levels.len()).map(of).collect()
     }
@@ -149,7 +170,8 @@ impl Screen {
         let effects = std::iter::repeat_n(EFFECT, levels.iter().sum());
         let departures = self.finalists.iter().map(|_| DEPARTURE);
         let prior: Vec<f64> = effects.chain(departures).chain(self.blocks.iter().map(|_| LEVEL)).collect();
-        (Additive::fit(&x, &y, &prior), levels)
+        let lengths: Vec<usize> = self.blocks.iter().map(Vec::len).collect();
+        (series::fit(&x, &y, &prior, &lengths), levels)
     }
 
     /// A setting's features: its values, which finalist it is, and the block where it is a run.
