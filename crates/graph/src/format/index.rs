@@ -1,6 +1,7 @@
 //! Where each list begins, in memory or through a window.
 //!
-//! In degree order: runs of lists of equal degree, 24 bytes each. In the given order: groups of 16 vertices, 72 bytes each.
+//! In degree order: runs of lists of equal degree, 24 bytes each. In the given order: groups of 16 vertices, 72 bytes each; in
+//! memory 24, if no vertex has more than 255 neighbours, as on roads: what is saved there holds pages of lists.
 //! Both are looked up with a cursor. Ascending look-ups cost a comparison each, others a search or a recount of at most
 //! 15 degrees. A cursor without the index in memory ([`Fwg::windowed_cursor`](super::Fwg::windowed_cursor)) reads it
 //! as it goes.
@@ -27,12 +28,12 @@ pub(super) struct Run {
     pub offset: u64,
 }
 
-/// Sixteen vertices.
+/// Sixteen vertices, whose degrees are `D`s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct Group<D = u32> {
     /// Where the list before the first one ended, relative to the adjacency section.
     pub end: u64,
-    pub degrees: [u32; GROUP as usize],
+    pub degrees: [D; GROUP as usize],
 }
 
 impl Run {
@@ -57,6 +58,12 @@ impl Group {
 
     fn decode(bytes: &[u8]) -> Self {
         Self { end: get64(bytes, 0), degrees: std::array::from_fn(|i| get32(bytes, 8 + 4 * i)) }
+    }
+
+    /// With a byte for each degree; None if one is too large for it.
+    fn narrow(&self) -> Option<Group<u8>> {
+        let is_small = self.degrees.iter().all(|degree| *degree <= u32::from(u8::MAX));
+        is_small.then(|| Group { end: self.end, degrees: self.degrees.map(|degree| degree as u8) })
     }
 }
 
@@ -100,6 +107,8 @@ pub struct Index {
 enum Entries {
     Runs(Vec<Run>),
     Groups(Vec<Group>),
+    /// No degree is above 255.
+    Narrow(Vec<Group<u8>>),
 }
 
 /// What a look-up needs beside the entries.
@@ -123,8 +132,8 @@ impl Frame {
         List { offset, degree: run.degree }
     }
 
-    fn of_group(self, group: &Group, slot: usize) -> List {
-        let bytes_of = |i: usize| u64::from(group.degrees[i]) * self.width;
+    fn of_group<D: Copy + Into<u64>>(self, group: &Group<D>, slot: usize) -> List {
+        let bytes_of = |i: usize| group.degrees[i].into() * self.width;
         let mut end = group.end;
         for i in 0..slot {
             end = list_start(end, bytes_of(i)) + bytes_of(i);
@@ -138,17 +147,41 @@ impl Frame {
 }
 
 impl Index {
-    /// Reads entries from the bytes of the section.
-    pub(super) fn decode(header: &Header, bytes: &[u8]) -> Self {
+    /// An index without entries, with room for those of a graph.
+    pub(super) fn empty(header: &Header) -> Self {
+        let length = header.section(SectionKind::Index).length;
+        let room = (length / Self::entry_bytes(header)) as usize;
         let entries = match IndexKind::of(header.order) {
-            IndexKind::Runs => {
-                Entries::Runs(bytes.chunks_exact(RUN_BYTES as usize).map(Run::decode).collect())
-            }
-            IndexKind::Groups => {
-                Entries::Groups(bytes.chunks_exact(GROUP_BYTES as usize).map(Group::decode).collect())
-            }
+            IndexKind::Runs => Entries::Runs(Vec::with_capacity(room)),
+            IndexKind::Groups if is_narrow(header) => Entries::Narrow(Vec::with_capacity(room)),
+            IndexKind::Groups => Entries::Groups(Vec::with_capacity(room)),
         };
         Self { entries, frame: Frame::of(header) }
+    }
+
+    /// Bytes of an entry in the file.
+    pub(super) fn entry_bytes(header: &Header) -> u64 {
+        match IndexKind::of(header.order) {
+            IndexKind::Runs => RUN_BYTES,
+            IndexKind::Groups => GROUP_BYTES,
+        }
+    }
+
+    /// Adds the entries in the next bytes of the section; whether they fit to what the header says.
+    #[must_use]
+    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+        let groups = bytes.chunks_exact(GROUP_BYTES as usize).map(Group::decode);
+        match &mut self.entries {
+            Entries::Runs(runs) => runs.extend(bytes.chunks_exact(RUN_BYTES as usize).map(Run::decode)),
+            Entries::Groups(all) => all.extend(groups),
+            Entries::Narrow(all) => {
+                for group in groups {
+                    let Some(group) = group.narrow() else { return false };
+                    all.push(group);
+                }
+            }
+        }
+        true
     }
 
     /// A cursor at the first vertex.
@@ -157,6 +190,7 @@ impl Index {
         let source = match &self.entries {
             Entries::Runs(runs) => Source::Runs { runs, at: 0 },
             Entries::Groups(groups) => Source::Groups { groups },
+            Entries::Narrow(groups) => Source::Narrow { groups },
         };
         IndexCursor { source, frame: self.frame }
     }
@@ -164,8 +198,17 @@ impl Index {
     /// Bytes of memory that the index of a graph takes.
     #[must_use]
     pub fn memory_bytes(header: &Header) -> u64 {
-        header.section(SectionKind::Index).length
+        let length = header.section(SectionKind::Index).length;
+        match IndexKind::of(header.order) {
+            IndexKind::Groups if is_narrow(header) => length / GROUP_BYTES * size_of::<Group<u8>>() as u64,
+            _ => length,
+        }
     }
+}
+
+/// Whether each degree of a graph fits into a byte.
+fn is_narrow(header: &Header) -> bool {
+    header.max_degree <= u8::MAX.into()
 }
 
 /// Looks up lists.
@@ -179,6 +222,7 @@ pub struct IndexCursor<'a> {
 enum Source<'a> {
     Runs { runs: &'a [Run], at: usize },
     Groups { groups: &'a [Group] },
+    Narrow { groups: &'a [Group<u8>] },
     Window { file: &'a Fwg, bytes: Vec<u8>, start: u64, runs: Vec<Run>, after: VertexId },
 }
 
@@ -197,15 +241,15 @@ impl<'a> IndexCursor<'a> {
         if vertex >= frame.listed {
             return Ok(frame.nothing());
         }
+        let (group, slot) = ((vertex / GROUP) as usize, (vertex % GROUP) as usize);
         match &mut self.source {
             // A graph with lists has a run that begins at vertex 0, or the checksums of its pages would not fit.
             Source::Runs { runs, at } => {
                 *at = run_of(runs, *at, vertex);
                 Ok(frame.of_run(&runs[*at], vertex))
             }
-            Source::Groups { groups } => {
-                Ok(frame.of_group(&groups[(vertex / GROUP) as usize], (vertex % GROUP) as usize))
-            }
+            Source::Groups { groups } => Ok(frame.of_group(&groups[group], slot)),
+            Source::Narrow { groups } => Ok(frame.of_group(&groups[group], slot)),
             Source::Window { file, bytes, start, runs, after } => match IndexKind::of(file.header().order) {
                 IndexKind::Groups => {
                     let at = vertex / GROUP * GROUP_BYTES;
@@ -216,7 +260,7 @@ impl<'a> IndexCursor<'a> {
                         file.read_at(bytes, section.offset + at)?;
                     }
                     let group = Group::decode(&bytes[(at - *start) as usize..]);
-                    Ok(frame.of_group(&group, (vertex % GROUP) as usize))
+                    Ok(frame.of_group(&group, slot))
                 }
                 IndexKind::Runs => {
                     let inside = |runs: &[Run]| runs.first().is_some_and(|run| run.first <= vertex);

@@ -14,6 +14,8 @@ use crate::GraphError;
 
 /// Bytes that a plain read moves at a time.
 const READ_BYTES: usize = 1 << 20;
+/// Entries of the index that are read at once: a file's bytes are not to lie in memory beside what is made of them.
+const INDEX_ENTRIES: u64 = 8 << 10;
 
 /// An open stored graph.
 #[derive(Debug)]
@@ -190,12 +192,25 @@ impl Fwg {
     /// Reads the whole index into memory.
     ///
     /// # Errors
-    /// Of reading.
+    /// Of reading; [`GraphError::Corrupt`] if an entry contradicts the header.
     pub fn index(&self) -> Result<Index, GraphError> {
         let section = self.header.section(SectionKind::Index);
-        let mut bytes = vec![0; section.length as usize];
-        self.read_at(&mut bytes, section.offset)?;
-        Ok(Index::decode(&self.header, &bytes))
+        let mut index = Index::empty(&self.header);
+        let step = INDEX_ENTRIES * Index::entry_bytes(&self.header);
+        let mut bytes = Vec::new();
+        for at in (0..section.length).step_by(step as usize) {
+            bytes.resize((section.length - at).min(step) as usize, 0);
+            self.read_at(&mut bytes, section.offset + at)?;
+            if !index.push(&bytes) {
+                return Err(GraphError::Corrupt {
+                    path: self.path.clone(),
+                    what: SectionKind::Index.word().to_owned(),
+                    offset: section.offset + at,
+                    detail: format!("a vertex has more neighbours than any ({})", self.header.max_degree),
+                });
+            }
+        }
+        Ok(index)
     }
 
     /// A cursor that reads the index as it goes, through a window of 64 KiB. For ascending look-ups.
