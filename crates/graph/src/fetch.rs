@@ -209,7 +209,7 @@ impl<'a> Fetcher<'a> {
         mut length: u64,
         visit: &mut impl FnMut(VertexId, u64, &[u8]),
     ) -> Result<(), GraphError> {
-        if let Some(pool) = &mut self.pool
+        if let Some(pool) = &self.pool
             && pool.visit(offset, length, &mut |at, bytes| visit(vertex, at, bytes))
         {
             return Ok(());

@@ -98,6 +98,23 @@ fn a_road_network_is_searched_from_pages_that_are_kept() {
     assert!(traffic.bytes() < lists * 2, "{} of {lists}: {:?}", traffic.bytes(), semi.plan());
 }
 
+/// Levels take eight bytes a vertex, but only when the search has ended and its pages are gone.
+#[test]
+fn memory_that_results_take_later_holds_pages_until_then() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let pairs = (0..1 << 14).map(|vertex| (vertex, vertex + 1)).collect();
+    let edges = Edges { name: "way", n: 3 << 20, directed: false, pairs };
+    store(&path, &edges, Order::Given, 0);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let least =
+        graph::semi::plan(&graph, &SemiConfig { memory: 256 << 20, ..config(1) }).expect("fits").results;
+    let plan = graph::semi::plan(&graph, &SemiConfig { memory: least, ..config(1) }).expect("fits");
+    let lists = graph.header().section(graph::format::SectionKind::Adjacency).length;
+    assert!(plan.vertices + plan.index + plan.buffers + lists < least, "{plan:?}");
+    assert_eq!((plan.pool, plan.total()), (lists, least), "{plan:?}");
+}
+
 #[test]
 fn one_vertex_is_its_own_tree() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -67,14 +67,15 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let fits = |fetch: &FetchConfig| vertices + index + buffers_of(fetch) <= config.memory;
     let fetch = if fits(&wide) { wide } else { narrow };
     let buffers = buffers_of(&fetch);
-    // Writing results comes after the search, and takes the place of its buffers and bitmaps.
+    // Writing results comes after the search, and takes the place of its buffers, bitmaps and pages.
     let results = tree::memory_bytes(header.vertices) + graph.memory_bytes() + PROGRAM_BYTES;
-    let needed = (vertices + index + buffers).max(results);
+    let search = vertices + index + buffers;
+    let needed = search.max(results);
     if needed > config.memory {
         let purpose = "a semi-external search of this graph".to_owned();
         return Err(GraphError::Memory { purpose, needed, budget: config.memory });
     }
-    let left = config.memory - needed;
+    let left = config.memory - search;
     let heads = header.section(SectionKind::Heads).length;
     let heads = if heads <= left && !header.directed { heads } else { 0 };
     let most = header.section(SectionKind::Adjacency).length.min(POOL_MOST);
