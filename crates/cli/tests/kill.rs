@@ -30,9 +30,11 @@ fn killed_at_ten_random_moments_and_resumed_it_ends_with_exactly_the_planned_run
     let mut moments = Moments(seed);
     let start = ["sweep", "--output", "out", "--size=16m", "--runtime=50ms", "--passes=4", "--protocol=dash"];
     let resume = ["sweep", "resume", "out"];
-    let mut kills = 0;
+    let (mut kills, mut kills_before_progress) = (0, 0);
     let mut done_before = 0;
-    while kills < 10 {
+    while kills < 10 || done_before == 0 {
+        // On a machine that does other things a sweep may need seconds to begin.
+        let longest = 300_u64 << (kills_before_progress / 10);
         // Killed before it had written its plan, a sweep is started again.
         let begun = run(folder.path(), &["sweep", "status", "out"]).code == 0;
         let arguments: &[&str] = if begun { &resume } else { &start };
@@ -41,8 +43,8 @@ fn killed_at_ten_random_moments_and_resumed_it_ends_with_exactly_the_planned_run
             .stderr(Stdio::null())
             .spawn()
             .expect("runs");
-        std::thread::sleep(moments.next(1..300));
-        // The whole takes longer than ten of the longest moments, so it is never over before.
+        std::thread::sleep(moments.next(1..longest));
+        // The whole takes longer than ten of the longest moments of the first round, so it is never over before.
         assert_eq!(child.try_wait().expect("can be asked"), None);
         child.kill().expect("kills");
         child.wait().expect("ends");
@@ -56,6 +58,9 @@ fn killed_at_ten_random_moments_and_resumed_it_ends_with_exactly_the_planned_run
             let done = status["done"].as_u64().expect("a number");
             assert!(done >= done_before, "runs were lost: {done} of {done_before}");
             done_before = done;
+        }
+        if done_before == 0 {
+            kills_before_progress += 1;
         }
     }
     works(folder.path(), &resume);

@@ -144,9 +144,9 @@ fn task_that_is_killed_is_named_and_what_was_measured_is_kept() {
     let document: serde_json::Value = serde_json::from_str(&out).expect("a document");
     fits_schema(folder.path(), "bench-tasks", &document);
     assert!(document["lost"].as_str().is_some_and(|lost| lost.contains("rank 2")), "{out}");
-    for rank in 0..3 {
-        assert!(document["by_task"][rank]["bytes"].as_u64() > Some(0), "{out}");
-    }
+    // Each task is there, with what it had told by then; the bar, which was waited for, showed bytes of one at least.
+    assert_eq!(document["by_task"].as_array().map(Vec::len), Some(3), "{out}");
+    assert!(document["aggregate_bytes"].as_u64() > Some(0), "{out}");
 }
 
 #[test]

@@ -132,11 +132,14 @@ pub fn ended_and_printed(child: &mut Child) -> (ExitStatus, String, String) {
     (status, out.join().expect("text"), err.join().expect("text"))
 }
 
-/// Waits until `true`, for a generous while.
+/// How long a wait is that ends a test which hangs. A machine that does other things may need minutes for what takes seconds.
+const HANGS_AFTER: Duration = Duration::from_secs(600);
+
+/// Waits until `true`.
 pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain for {what}");
+        assert!(begun.elapsed() < HANGS_AFTER, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
