@@ -8,10 +8,20 @@ Contenders search one graph, Kronecker or road-like (`--kind grid`), from the sa
 - *GAP in RAM*: GAP's `bfs` (https://github.com/sbeamer/gapbs, named in GAPBS_BFS), which loads the graph and has no limit. Its time is that of the
   search alone; its bytes are the file;
 - *ACGraph* (https://github.com/CUHK-DBGroup/ACGraph, whose build directory ACGRAPH names): lists on the drive by io_uring, in a pool of as much memory as
-  `semi` has for everything; its vertices and tables lie beside the pool. Its time is that of the search alone.
+  `semi` has for everything; its vertices and tables lie beside the pool. Its time is that of the search alone;
+- *Blaze* (https://github.com/NVSL/blaze, whose build directory BLAZE names): lists on the drive by the kernel's AIO. Its buffers, bins among them, have as much
+  memory as `semi` has for everything, but 16 MiB of each at least; its vertices and tables lie beside them, as ACGraph's do. Its time is that of the search alone.
+  *Blaze* is its `bfs`, which collects what it finds in bins as its paper says, *Blaze, sync* its `bfs_sync`, which has none. Each of their threads polls, four with
+  bins and three without, so that on few CPUs the second is the faster.
 
-All must reach as many vertices. Bytes are those that the kernel counts for the process (read_bytes of /proc/PID/io), so loading is among them. Needs root, and
-version 1's or version 2's memory controller.
+All must reach as many vertices, Blaze at as many levels. Bytes are those that the kernel counts for the process (read_bytes of /proc/PID/io), so loading is among
+them. Needs root, and version 1's or version 2's memory controller.
+
+Blaze is built in a clone of its repository, with Debian's libboost-dev and libgoogle-perftools-dev; the second line is for machines with fewer than four CPUs:
+
+    sed -i 's/parents.node. = UINT_MAX;$/& return true;/' apps/bfs.cpp apps/bfs_sync.cpp
+    head -n 24 libgalois/cpuinfo.txt > cpus && sed -i "s|/proc/cpuinfo|$PWD/cpus|" libgalois/src/HWTopoLinux.cpp
+    cmake -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_DISABLE_FIND_PACKAGE_NUMA=ON && make -C build bfs bfs_sync convert
 """
 
 import json
@@ -28,6 +38,7 @@ import common
 
 GAPBS = os.environ.get("GAPBS_BFS")
 ACGRAPH = os.environ.get("ACGRAPH")
+BLAZE = os.environ.get("BLAZE")
 SOURCE = os.path.join(common.ROOT, "tools", "gap", "mapped_bfs.cpp")
 
 
@@ -88,7 +99,8 @@ def semi(options, graph, memory, group, source):
     text, read = searched([common.OURS, "bfs", "run", graph, "--source", str(source), "--algorithm", "semi", "--memory", str(memory),
                            "--json"], graph, group)
     found = json.loads(text)
-    return {"seconds": found["elapsed_s"], "reached": found["reached"], "bytes": read, "edges": found["entries"] / 2}
+    return {"seconds": found["elapsed_s"], "reached": found["reached"], "levels": found["levels"], "bytes": read,
+            "edges": found["entries"] / 2}
 
 
 def mapped(program, exported, group, source):
@@ -129,6 +141,42 @@ def acgraph(formatted, memory, source):
                            "-src", str(source)], formatted, errors=subprocess.DEVNULL)
     milliseconds = float(re.search(r"calc: ([\d.]+)ms", text)[1])
     return {"seconds": milliseconds / 1e3, "reached": int(re.search(r"ans: \((\d+),", text)[1]), "bytes": read}
+
+
+def for_blaze(exported, folder):
+    """Blaze's form of the graph, by its own converter from Galois's: behind a head of 4 numbers the end of each list, then all lists."""
+    formatted = os.path.join(folder, "blaze")
+    lists = os.path.join(formatted, "k.gr")
+    os.mkdir(formatted)
+    with open(exported, "rb") as source, open(lists, "wb") as file:
+        _, entries, vertices, _ = struct.unpack("<?qqQ", source.read(25))
+        file.write(struct.pack("<4Q", 1, 0, vertices, entries))
+        shutil.copyfileobj(source, file, 1 << 20)
+    # It asks for the names of a graph, too, and does not use them.
+    subprocess.run([os.path.join(BLAZE, "bin", "convert"), lists, lists, lists], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    os.remove(lists)
+    return formatted
+
+
+def blaze(formatted, memory, source, bins):
+    cpus = os.cpu_count()
+    # One thread reads and one waits for the others. With bins, one puts what it finds into them and another one takes it out.
+    words = [os.path.join(BLAZE, "bin", "bfs" if bins else "bfs_sync"), f"-computeWorkers={max(cpus - 2, 2 if bins else 1)}"]
+    # Its reader does not collect requests while it waits for room, and would wait for ever with less than they may take.
+    room = max((memory // 2 if bins else memory) >> 20, 16)
+    words.append(f"-ioBufferSize={room}")
+    if bins:
+        # The settings of its paper's scripts but for the space, 256 there.
+        words += [f"-binSpace={room}", "-binCount=1024", "-binningRatio=0.5"]
+    # Else threads are bound to CPUs, some of which are not there.
+    unbound = ["env", "GALOIS_DO_NOT_BIND_THREADS=1"] if cpus < 4 else []
+    files = [os.path.join(formatted, f"k.gr.{ending}") for ending in ("index", "adj.1.0")]
+    text, read = searched([*unbound, *words, f"-startNode={source}", *files], formatted, errors=subprocess.DEVNULL)
+    # A line for each level.
+    fronts = [int(nodes) for nodes in re.findall(r"^# EDGEMAP +\d+ : +(\d+) nodes", text, re.MULTILINE)]
+    milliseconds = int(re.search(r"BFS_MAIN, Time, TMAX, (\d+)", text)[1])
+    return {"seconds": milliseconds / 1e3, "reached": sum(fronts), "levels": len(fronts), "bytes": read}
 
 
 def made(options, folder):
@@ -189,6 +237,12 @@ def run(options):
             contenders["ACGraph"] = lambda: acgraph(formatted, memory, turn("ACGraph"))
         else:
             print("ACGraph: not compared, ACGRAPH does not name its build directory")
+        if BLAZE:
+            converted = for_blaze(exported, folder)
+            contenders["Blaze"] = lambda: blaze(converted, memory, turn("Blaze"), True)
+            contenders["Blaze, sync"] = lambda: blaze(converted, memory, turn("Blaze, sync"), False)
+        else:
+            print("Blaze: not compared, BLAZE does not name its build directory")
         results = common.rounds(contenders, options.rounds)
         show(options, graph, memory, results)
     finally:
@@ -202,6 +256,8 @@ def show(options, graph, memory, results):
         for ours, theirs in zip(results["semi"], runs):
             if ours["reached"] != theirs["reached"]:
                 sys.exit(f"{name} reached {theirs['reached']} vertices, semi {ours['reached']}")
+            if ours["levels"] != theirs.get("levels", ours["levels"]):
+                sys.exit(f"{name} found {theirs['levels']} levels, semi {ours['levels']}")
             theirs["edges"] = ours["edges"]
     size = os.path.getsize(graph) / 2**20
     print(f"\n{options.kind} graph of scale {options.scale}, {size:.0f} MiB, within {memory / 2**20:.0f} MiB")
