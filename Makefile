@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-package test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -52,7 +52,7 @@ build-debug:
 	$(QUICK) $(CARGO) build --workspace --bins --examples --locked
 
 # A failure of one part is not to hide another, nor what was left out; nor what was not asked for.
-ALL = build lint lab hostile slurm postgres python torch mpi cargo
+ALL = build lint lab hostile package slurm postgres python torch mpi cargo
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); python3 tools/tests.py space $(TARGET); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
@@ -230,11 +230,19 @@ package: build ## Make a .deb, an archive and the wheel, with manual pages and c
 	$(PYTHON) -m venv $(WHEEL)/build
 	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
 	$(QUICK) $(WHEEL)/build/bin/maturin build --release --auditwheel skip --out $(PACKAGES_OUT)
-	@if [ "$$(id -u)" = 0 ] && command -v debootstrap >/dev/null 2>&1; then \
-	  tools/package --try $(PACKAGES_OUT)/*.deb; \
-	else \
-	  echo "SKIP package in a bare root: it takes root and debootstrap"; \
+	tools/package --try $(PACKAGES_OUT)/*.deb
+
+# The binary of the tests without its symbols, hardly compressed: what packages hold and how they are used does not depend on either.
+PACKAGE_TRIED = $(TARGET)/package-tried
+test-package: build-debug ## Make the packages of the binary of the tests; as root on Debian, install and use the .deb in a bare root
+	@if ! command -v debootstrap >/dev/null 2>&1 && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "make test-package: installing debootstrap"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends debootstrap >/dev/null; } </dev/null || true; \
 	fi
+	@rm -rf $(PACKAGE_TRIED); mkdir -p $(PACKAGE_TRIED); strip -o $(PACKAGE_TRIED)/flashwright $(DEBUG_BINARY)
+	@export XZ_OPT=-0 DPKG_DEB_COMPRESSOR_LEVEL=0; \
+	$(NOTED) sh -c 'tools/package $(PACKAGE_TRIED)/flashwright $(PACKAGE_TRIED) && echo "ok   package: made" && tools/package --try $(PACKAGE_TRIED)/*.deb'; \
+	code=$$?; rm -rf $(PACKAGE_TRIED); exit $$code
 
 fio-compare: build-debug ## Compare what fio and flashwright say of the same job files; EXAMPLES=DIRECTORY: which of fio's own files run
 	tools/fio-compare $(if $(EXAMPLES),examples $(EXAMPLES),jobs) --flashwright $(DEBUG_BINARY)
