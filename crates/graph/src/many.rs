@@ -61,33 +61,39 @@ pub struct ManyConfig {
     pub engine: IoEngine,
 }
 
+/// Levels of each search whose vertices are kept: half a megabyte for all, which the program's own memory has room for.
+pub const MOST_LEVELS: usize = 1024;
+
 /// What one of the searches found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ManyFound {
-    /// Vertices on each level; the first is the source's.
+    /// Vertices on each of the first levels, [`MOST_LEVELS`] at most; the first is the source's.
     pub levels: Vec<u64>,
+    /// Levels.
+    pub level_count: u64,
+    /// Vertices reached, the source included: the size of its component, if the graph is undirected.
+    pub reached: u64,
+    /// Distances to all vertices reached, added up.
+    pub distances: u64,
     /// The sources that reach this source, as positions in the list of sources.
     pub reached_by: Vec<usize>,
 }
 
 impl ManyFound {
-    /// Vertices reached, the source included: the size of its component, if the graph is undirected.
-    #[must_use]
-    pub fn reached(&self) -> u64 {
-        self.levels.iter().sum()
-    }
-
-    /// Distances to all vertices reached, added up.
-    #[must_use]
-    pub fn distances(&self) -> u64 {
-        self.levels.iter().zip(0..).map(|(count, level)| count * level).sum()
+    /// Adds the vertices of the next level.
+    fn add_level(&mut self, vertices: u64) {
+        if self.levels.len() < MOST_LEVELS {
+            self.levels.push(vertices);
+        }
+        self.reached += vertices;
+        self.distances += vertices * self.level_count;
+        self.level_count += 1;
     }
 
     /// Other vertices reached by the mean distance to them; 0 if there are none.
     #[must_use]
     pub fn closeness(&self) -> f64 {
-        let distances = self.distances();
-        if distances == 0 { 0.0 } else { (self.reached() - 1) as f64 / distances as f64 }
+        if self.distances == 0 { 0.0 } else { (self.reached - 1) as f64 / self.distances as f64 }
     }
 }
 
@@ -289,7 +295,7 @@ impl Many<'_> {
             let census = self.advance(active, &mut choice)?;
             for (search, found) in found.iter_mut().enumerate() {
                 if census.vertices[search] > 0 {
-                    found.levels.push(census.vertices[search]);
+                    found.add_level(census.vertices[search]);
                 }
                 explored[search] += census.entries[search];
             }
@@ -317,7 +323,7 @@ impl Many<'_> {
                 let seen = seen.load(Ordering::Relaxed);
                 found.reached_by = (0..sources.len()).filter(|search| seen >> search & 1 != 0).collect();
             } else {
-                found.levels = vec![1];
+                found.add_level(1);
                 found.reached_by = (0..sources.len()).filter(|at| sources[*at] == *source).collect();
             }
         }

@@ -94,22 +94,28 @@ fn a_truncated_file_is_named_at_every_length() {
 fn a_degree_above_the_largest_that_the_header_tells_is_damage() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("g.fwg");
-    let star: Vec<(u64, u64)> = (1..=300).map(|leaf| (0, leaf)).collect();
-    let edges = common::Edges { name: "star", n: 301, directed: false, pairs: star };
-    assert_eq!(store(&path, &edges, Order::Given, 0).max_degree, 300);
     let open = || Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let list = open().index().expect("reads").cursor().list(0).expect("a list");
-    assert_eq!(list.degree, 300);
+    for (degree, order) in [255, 256, 300].into_iter().flat_map(|n| [(n, Order::Given), (n, Order::Degree)]) {
+        let star: Vec<(u64, u64)> = (1..=degree).map(|leaf| (0, leaf)).collect();
+        let edges = common::Edges { name: "star", n: degree + 1, directed: false, pairs: star };
+        assert_eq!(store(&path, &edges, order, 0).max_degree, degree);
+        let index = open().index().expect("reads");
+        let (mut cursor, mut degrees) = (index.cursor(), Vec::new());
+        degrees.extend((0..=degree).map(|vertex| cursor.list(vertex).expect("a list").degree));
+        assert_eq!((degrees[0], degrees[1..].iter().all(|d| *d == 1)), (degree, true), "{order:?}");
 
-    let file = OpenOptions::new().read(true).write(true).open(&path).expect("opens");
-    let mut page = vec![0; PAGE_BYTES as usize];
-    file.read_exact_at(&mut page, 0).expect("reads");
-    page[64..72].copy_from_slice(&255_u64.to_le_bytes());
-    let sum = crc32c::crc32c(&page[..4092]);
-    page[4092..].copy_from_slice(&sum.to_le_bytes());
-    file.write_all_at(&page, 0).expect("writes");
-    let error = open().index().expect_err("contradicts the header");
-    assert!(error.to_string().contains("more neighbours than any (255)"), "{error}");
+        for told in [degree - 1, 7] {
+            let file = OpenOptions::new().read(true).write(true).open(&path).expect("opens");
+            let mut page = vec![0; PAGE_BYTES as usize];
+            file.read_exact_at(&mut page, 0).expect("reads");
+            page[64..72].copy_from_slice(&told.to_le_bytes());
+            let sum = crc32c::crc32c(&page[..4092]);
+            page[4092..].copy_from_slice(&sum.to_le_bytes());
+            file.write_all_at(&page, 0).expect("writes");
+            let error = open().index().expect_err("contradicts the header");
+            assert!(error.to_string().contains(&format!("more neighbours than any ({told})")), "{error}");
+        }
+    }
 }
 
 #[test]

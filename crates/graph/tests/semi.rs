@@ -44,7 +44,7 @@ fn compare(edges: &Edges, graph: &Fwg, source: u64, threads: usize) -> SearchRec
         }
     }
     assert_eq!(record.reached, wanted.iter().flatten().count() as u64);
-    assert_eq!(record.levels.len(), *wanted.iter().flatten().max().expect("the source") as usize + 1);
+    assert_eq!(record.level_count, u64::from(*wanted.iter().flatten().max().expect("the source")) + 1);
     record
 }
 
@@ -98,6 +98,37 @@ fn a_road_network_is_searched_from_pages_that_are_kept() {
     assert!(traffic.bytes() < lists * 2, "{} of {lists}: {:?}", traffic.bytes(), semi.plan());
 }
 
+/// A front of vertices without out-edges is small by its lists, and must not be collected: it may be all of the graph.
+#[test]
+fn a_front_of_leaves_is_a_bitmap() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let leaves = 300_000;
+    let pairs = (1..=leaves).map(|leaf| (0, leaf)).collect();
+    let edges = Edges { name: "fan", n: leaves + 1, directed: true, pairs };
+    store(&path, &edges, Order::Given, 0);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    assert_eq!(compare(&edges, &graph, 0, 2).reached, leaves + 1);
+}
+
+/// A path has as many levels as vertices: there is a record of the first ones, and a count of all.
+#[test]
+fn levels_without_end_take_no_memory() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let n = 3 * graph::semi::MOST_RECORDS as u64;
+    let edges = Edges { name: "path", n, directed: false, pairs: (1..n).map(|v| (v - 1, v)).collect() };
+    store(&path, &edges, Order::Given, 0);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let (index, traffic) = (graph.index().expect("reads"), Traffic::of(&graph));
+    let mut semi = Semi::new(&graph, &index, &traffic, config(1)).expect("fits");
+    let record = semi.search(0, &AtomicBool::new(false)).expect("searches");
+    assert_eq!((record.level_count, record.levels.len()), (n, graph::semi::MOST_RECORDS));
+    // Few pages of lists have a pool of their own size.
+    let lists = graph.header().section(graph::format::SectionKind::Adjacency).length;
+    assert!(traffic.bytes() < 4 * lists, "{} of {lists}", traffic.bytes());
+}
+
 /// Levels take eight bytes a vertex, but only when the search has ended and its pages are gone.
 #[test]
 fn memory_that_results_take_later_holds_pages_until_then() {
@@ -112,7 +143,7 @@ fn memory_that_results_take_later_holds_pages_until_then() {
     let plan = graph::semi::plan(&graph, &SemiConfig { memory: least, ..config(1) }).expect("fits");
     let lists = graph.header().section(graph::format::SectionKind::Adjacency).length;
     assert!(plan.vertices + plan.index + plan.buffers + lists < least, "{plan:?}");
-    assert_eq!((plan.pool, plan.total()), (lists, least), "{plan:?}");
+    assert!(plan.pool >= lists && plan.total() == least, "{plan:?}");
 }
 
 #[test]

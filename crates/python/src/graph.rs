@@ -71,6 +71,7 @@ fn patiently(
 fn search(path: &str, source: u64, config: SemiConfig, stop: &AtomicBool) -> Result<Found, GraphError> {
     let graph = Fwg::open(path)?;
     let stored = graph.stored_number(source)?;
+    graph::semi::plan(&graph, &config)?;
     let (index, traffic) = (graph.index()?, Traffic::of(&graph));
     let mut semi = Semi::new(&graph, &index, &traffic, config)?;
     semi.search(stored, stop)?;

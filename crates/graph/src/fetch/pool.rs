@@ -11,6 +11,8 @@ const WAYS: usize = 8;
 /// The number of no page.
 const VACANT: u64 = u64::MAX;
 const PAGE: usize = PAGE_BYTES as usize;
+/// Bytes of memory of a set.
+const SET_BYTES: usize = WAYS * (PAGE + size_of::<u64>());
 
 /// See the module's argument.
 #[derive(Debug)]
@@ -22,10 +24,16 @@ pub struct PagePool {
 }
 
 impl PagePool {
+    /// What a pool takes that has room for lists of this many bytes, and for where they begin and end within pages.
+    #[must_use]
+    pub fn bytes_for(lists: u64) -> u64 {
+        (lists.div_ceil(PAGE_BYTES) + 1).div_ceil(WAYS as u64) * SET_BYTES as u64
+    }
+
     /// A pool within this many bytes; None below one set.
     #[must_use]
     pub fn within(bytes: u64) -> Option<Self> {
-        let sets = bytes as usize / (WAYS * (PAGE + size_of::<u64>()));
+        let sets = bytes as usize / SET_BYTES;
         let slots = sets * WAYS;
         (sets > 0).then(|| Self {
             pages: vec![0; slots * PAGE],
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn a_round_that_is_larger_than_the_pool_finds_a_part_of_its_pages() {
         let sets = 64;
-        let mut pool = PagePool::within(sets * (8 * (PAGE_BYTES + 8))).expect("has room");
+        let mut pool = PagePool::within(sets * SET_BYTES as u64).expect("has room");
         let slots = pool.numbers.len() as u64;
         assert_eq!(found_of_last_rounds(&mut pool, slots), 1.0, "all that fits is kept");
         // The least recently used would be replaced just before it is wanted: nothing would be found.

@@ -60,10 +60,9 @@ impl Group {
         Self { end: get64(bytes, 0), degrees: std::array::from_fn(|i| get32(bytes, 8 + 4 * i)) }
     }
 
-    /// With a byte for each degree; None if one is too large for it.
-    fn narrow(&self) -> Option<Group<u8>> {
-        let is_small = self.degrees.iter().all(|degree| *degree <= u32::from(u8::MAX));
-        is_small.then(|| Group { end: self.end, degrees: self.degrees.map(|degree| degree as u8) })
+    /// With a byte for each degree, which is cut off if that is not enough.
+    fn narrow(&self) -> Group<u8> {
+        Group { end: self.end, degrees: self.degrees.map(|degree| degree as u8) }
     }
 }
 
@@ -167,21 +166,23 @@ impl Index {
         }
     }
 
-    /// Adds the entries in the next bytes of the section; whether they fit to what the header says.
+    /// Adds the entries in the next bytes of the section; whether no degree is above the largest that the header tells.
     #[must_use]
-    pub(super) fn push(&mut self, bytes: &[u8]) -> bool {
+    pub(super) fn push(&mut self, bytes: &[u8], header: &Header) -> bool {
+        let mut largest = 0;
         let groups = bytes.chunks_exact(GROUP_BYTES as usize).map(Group::decode);
+        let groups = groups.inspect(|group| {
+            largest = group.degrees.iter().fold(largest, |largest, degree| largest.max((*degree).into()));
+        });
         match &mut self.entries {
-            Entries::Runs(runs) => runs.extend(bytes.chunks_exact(RUN_BYTES as usize).map(Run::decode)),
-            Entries::Groups(all) => all.extend(groups),
-            Entries::Narrow(all) => {
-                for group in groups {
-                    let Some(group) = group.narrow() else { return false };
-                    all.push(group);
-                }
+            Entries::Runs(runs) => {
+                let new = bytes.chunks_exact(RUN_BYTES as usize).map(Run::decode);
+                runs.extend(new.inspect(|run| largest = largest.max(run.degree)));
             }
+            Entries::Groups(all) => all.extend(groups),
+            Entries::Narrow(all) => all.extend(groups.map(|group| group.narrow())),
         }
-        true
+        largest <= header.max_degree
     }
 
     /// A cursor at the first vertex.

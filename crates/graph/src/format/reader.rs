@@ -192,7 +192,7 @@ impl Fwg {
     /// Reads the whole index into memory.
     ///
     /// # Errors
-    /// Of reading; [`GraphError::Corrupt`] if an entry contradicts the header.
+    /// Of reading; [`GraphError::Corrupt`] if a vertex has more neighbours than the header tells of any.
     pub fn index(&self) -> Result<Index, GraphError> {
         let section = self.header.section(SectionKind::Index);
         let mut index = Index::empty(&self.header);
@@ -201,7 +201,7 @@ impl Fwg {
         for at in (0..section.length).step_by(step as usize) {
             bytes.resize((section.length - at).min(step) as usize, 0);
             self.read_at(&mut bytes, section.offset + at)?;
-            if !index.push(&bytes) {
+            if !index.push(&bytes, &self.header) {
                 return Err(GraphError::Corrupt {
                     path: self.path.clone(),
                     what: SectionKind::Index.word().to_owned(),

@@ -29,6 +29,8 @@ use crate::{GraphError, VertexId};
 /// Rows of a group: less than a megabyte in memory, and more rows than a reader loses time with.
 const GROUP_ROWS: usize = 32 << 10;
 const SCHEMA: &str = "message bfs { required int64 vertex; optional int32 level; optional int64 parent; }";
+/// The columns of it.
+const COLUMNS: [&str; 3] = ["vertex", "level", "parent"];
 /// What a file of the format begins with.
 const MAGIC: &[u8] = b"PAR1";
 /// The key of the fact from which vertex was searched, by which a table of results is known from other tables.
@@ -36,14 +38,18 @@ const SOURCE: &str = "flashwright.bfs.source";
 /// What an error says could not be done with a file.
 const WRITTEN: &str = "written";
 
-/// Whether a file is a table that [`TableWriter`] wrote, so that nothing is lost but results if it is replaced.
+/// Whether a file is a table that [`TableWriter`] wrote, so that nothing is lost but results if it is replaced. Who reads a table,
+/// adds a column and writes it again has its facts with it: columns must be these and no others.
 #[must_use]
 pub fn is_results_table(path: &Path) -> bool {
-    let facts = File::open(path).ok().and_then(|file| {
-        let reader = SerializedFileReader::new(file).ok()?;
-        reader.metadata().file_metadata().key_value_metadata().cloned()
-    });
-    facts.is_some_and(|facts| facts.iter().any(|fact| fact.key == SOURCE))
+    let Some(reader) = File::open(path).ok().and_then(|file| SerializedFileReader::new(file).ok()) else {
+        return false;
+    };
+    let file = reader.metadata().file_metadata();
+    let has_source =
+        file.key_value_metadata().is_some_and(|facts| facts.iter().any(|fact| fact.key == SOURCE));
+    let columns = file.schema_descr().columns();
+    has_source && columns.iter().map(|column| column.name()).eq(COLUMNS)
 }
 
 /// Writes a table in the order of the input's numbers.

@@ -1,12 +1,11 @@
 //! What a search takes of memory, known before it starts.
 
-use super::SemiConfig;
 use super::state::State;
 use super::steps::CHUNK_BYTES;
-use super::tree;
-use crate::GraphError;
-use crate::fetch::{FetchConfig, Traffic};
+use super::{SemiConfig, UNREACHED, tree};
+use crate::fetch::{FetchConfig, PagePool, Traffic};
 use crate::format::{Fwg, Index, SectionKind};
+use crate::{GraphError, IdWidth};
 
 /// What the program takes by itself: code, stacks, the allocator's slack.
 const PROGRAM_BYTES: u64 = 8 << 20;
@@ -54,9 +53,13 @@ impl MemoryPlan {
 /// What a search of a graph takes within a budget: buffers shrink before it is refused, and what is left becomes the pool.
 ///
 /// # Errors
-/// [`GraphError::Memory`] if the least does not fit.
+/// [`GraphError::Memory`] if the least does not fit; [`GraphError::Invalid`] for more than 2^32 − 1 vertices.
 pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> {
     let header = graph.header();
+    if header.width != IdWidth::Four || header.vertices > u64::from(UNREACHED) {
+        let message = format!("semi searches up to {UNREACHED} vertices; the graph has {}", header.vertices);
+        return Err(GraphError::Invalid { message });
+    }
     let vertices = State::memory_bytes(header.vertices);
     let chunks = header.section(SectionKind::Adjacency).length / CHUNK_BYTES * 8 + header.vertices / 8192;
     let index = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph) + chunks;
@@ -78,7 +81,7 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let left = config.memory - search;
     let heads = header.section(SectionKind::Heads).length;
     let heads = if heads <= left && !header.directed { heads } else { 0 };
-    let most = header.section(SectionKind::Adjacency).length.min(POOL_MOST);
+    let most = PagePool::bytes_for(header.section(SectionKind::Adjacency).length).min(POOL_MOST);
     // A search that never goes bottom-up, as on roads, has the heads' place for its pages.
     let (pool, pool_beside_heads) = (left.min(most), (left - heads).min(most));
     Ok(MemoryPlan { vertices, index, buffers, heads, pool, pool_beside_heads, results, fetch })

@@ -29,13 +29,14 @@ use base::IoEngine;
 pub use self::choice::Direction;
 use self::crew::{Crew, Outfit};
 pub use self::memory::{MemoryPlan, plan};
+pub use self::run::MOST_RECORDS;
 use self::run::Run;
 use self::state::State;
 use self::steps::Shared;
 pub use self::tree::in_input_order;
 use crate::fetch::Traffic;
 use crate::format::{Fwg, Index};
-use crate::{GraphError, IdWidth, VertexId};
+use crate::{GraphError, VertexId};
 
 /// The parent of a vertex that was not reached.
 pub const UNREACHED: u32 = u32::MAX;
@@ -75,7 +76,9 @@ pub struct SearchRecord {
     pub reached: u64,
     /// Neighbours in the lists of the vertices that were reached.
     pub entries: u64,
-    /// One for each level that had a front.
+    /// Levels that had a front.
+    pub level_count: u64,
+    /// The first of them, [`MOST_RECORDS`] at most: a path of millions of vertices has as many levels.
     pub levels: Vec<LevelRecord>,
     /// Duration of the search, without opening the graph and loading its index.
     pub time: Duration,
@@ -110,13 +113,7 @@ impl<'a> Semi<'a> {
         traffic: &'a Traffic,
         config: SemiConfig,
     ) -> Result<Self, GraphError> {
-        let header = graph.header();
-        if header.width != IdWidth::Four || header.vertices > u64::from(UNREACHED) {
-            let message =
-                format!("semi searches up to {UNREACHED} vertices; the graph has {}", header.vertices);
-            return Err(GraphError::Invalid { message });
-        }
-        let plan = plan(graph, &config)?;
+        let (plan, header) = (plan(graph, &config)?, graph.header());
         let chunks = steps::chunks(header, &mut index.cursor())?;
         let (state, heads) = (State::new(header.vertices), OnceLock::new());
         Ok(Self { graph, index, traffic, plan, state, chunks, heads, config })
@@ -145,8 +142,9 @@ impl<'a> Semi<'a> {
             let began = Instant::now();
             let mut run = Run::new(&shared, crew, &self.plan, self.traffic);
             let (reached, entries) = run.levels(source)?;
-            let levels = std::mem::take(&mut run.records);
-            Ok(SearchRecord { reached, entries, levels, time: began.elapsed(), threads, engine })
+            let (level_count, levels) = (run.level_count, std::mem::take(&mut run.records));
+            let time = began.elapsed();
+            Ok(SearchRecord { reached, entries, level_count, levels, time, threads, engine })
         });
         self.heads = shared.heads;
         record

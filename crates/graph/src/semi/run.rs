@@ -14,6 +14,9 @@ use crate::{GraphError, VertexId};
 /// Bytes of lists up to which a front is a queue that one thread searches.
 pub(super) const QUEUE_BYTES: u64 = 1 << 20;
 
+/// Levels of which there is a record: a few hundred kilobytes, which the program's own memory has room for.
+pub const MOST_RECORDS: usize = 4096;
+
 /// The vertices that were found last.
 #[derive(Debug)]
 enum Front {
@@ -34,6 +37,8 @@ pub(super) struct Run<'a> {
     traffic: &'a Traffic,
     /// Whether there are heads and memory for all of them, once they are wanted.
     is_heads_in_memory: bool,
+    pub level_count: u64,
+    /// Of the first levels.
     pub records: Vec<LevelRecord>,
 }
 
@@ -43,7 +48,8 @@ impl<'a> Run<'a> {
         let has_heads = shared.heads.get().is_some();
         let pool = PagePool::within(if has_heads { pool_beside_heads } else { plan.pool });
         let is_heads_in_memory = heads > 0;
-        Self { shared, crew, pool, pool_beside_heads, traffic, is_heads_in_memory, records: Vec::new() }
+        let (level_count, records) = (0, Vec::new());
+        Self { shared, crew, pool, pool_beside_heads, traffic, is_heads_in_memory, level_count, records }
     }
 
     /// Searches until nothing is found; vertices reached, and neighbours in their lists.
@@ -62,7 +68,9 @@ impl<'a> Run<'a> {
             }
             reached += weight.vertices;
             entries += weight.entries;
-            let is_small = weight.entries * header.width.bytes() as u64 <= QUEUE_BYTES;
+            // Vertices without out-edges have no entries, and a place in the queue all the same.
+            let places = weight.entries.max(weight.vertices);
+            let is_small = places * header.width.bytes() as u64 <= QUEUE_BYTES;
             let unexplored = header.entries.saturating_sub(entries);
             let is_top_down = header.directed || is_small && matches!(front, Front::Queue(_));
             let direction = match (is_top_down, self.is_heads_in_memory) {
@@ -86,14 +94,17 @@ impl<'a> Run<'a> {
             };
             let found = self.found(&front);
             (last, front_before) = (direction, weight.vertices);
-            self.records.push(LevelRecord {
-                direction,
-                front: weight.vertices,
-                front_entries: weight.entries,
-                found,
-                bytes: self.traffic.bytes() - bytes_before,
-                time: began.elapsed(),
-            });
+            self.level_count += 1;
+            if self.records.len() < MOST_RECORDS {
+                self.records.push(LevelRecord {
+                    direction,
+                    front: weight.vertices,
+                    front_entries: weight.entries,
+                    found,
+                    bytes: self.traffic.bytes() - bytes_before,
+                    time: began.elapsed(),
+                });
+            }
         }
     }
 

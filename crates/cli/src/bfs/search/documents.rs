@@ -42,7 +42,7 @@ pub struct BfsDocument {
     pub time: TimeDocument,
     /// What kept the search from being faster, as in `bench`: `drives`, `load-generator` or `unknown`.
     pub limit: LimitDocument,
-    /// Level by level; empty for mr and mm.
+    /// Level by level, the first 4096 at most; empty for mr and mm.
     pub steps: Vec<StepDocument>,
 }
 
@@ -338,7 +338,9 @@ pub struct SourceDocument {
     pub source: u64,
     /// Vertices reached, the source included; the size of its component in an undirected graph.
     pub reached: u64,
-    /// Vertices on each level.
+    /// Levels, the source's included.
+    pub level_count: u64,
+    /// Vertices on each of the first levels, 1024 at most.
     pub levels: Vec<u64>,
     /// Distances to all vertices reached, added up.
     pub distances: u64,

@@ -41,9 +41,10 @@ pub fn run(args: &RunArgs, graph: &Fwg, list: &Path, stop: &AtomicBool) -> Resul
     let usage = written.map_or_else(Usage::default, |(usage, _)| usage);
     let each = sources.iter().zip(&record.found).enumerate().map(|(at, (source, found))| SourceDocument {
         source: *source,
-        reached: found.reached(),
+        reached: found.reached,
+        level_count: found.level_count,
         levels: found.levels.clone(),
-        distances: found.distances(),
+        distances: found.distances,
         closeness: found.closeness(),
         reached_by: found.reached_by.iter().map(|at| sources[*at]).collect(),
         output: outputs.as_ref().map(|files| files[at].clone()),
@@ -175,10 +176,7 @@ fn text(document: &ManyDocument) -> String {
     for source in &document.sources {
         text += &format!(
             "from {:>12}  reached {:>12}  levels {:>5}  closeness {:.4}\n",
-            source.source,
-            source.reached,
-            source.levels.len(),
-            source.closeness
+            source.source, source.reached, source.level_count, source.closeness
         );
     }
     if let Some(time) = document.outputs_s {

@@ -215,6 +215,8 @@ fn about(seconds: f64) -> String {
 fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let graph = job.graph;
     let stored = graph.stored_number(job.source)?;
+    // A budget that is too small is refused before memory is taken.
+    graph::semi::plan(graph, &job.config)?;
     let (index, traffic) = (graph.index()?, Traffic::of(graph));
     let mut semi = Semi::new(graph, &index, &traffic, job.config)?;
     let loaded = graph.plain_bytes_read();
@@ -242,7 +244,7 @@ fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
         reason: choice.reason,
         drive: choice.drive.map(DriveDocument::of),
         reached: record.reached,
-        levels: record.levels.len() as u64,
+        levels: record.level_count,
         entries: record.entries,
         elapsed_s: record.time.as_secs_f64(),
         teps: edges(graph, record.entries) as f64 / record.time.as_secs_f64(),
