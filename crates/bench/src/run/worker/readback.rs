@@ -45,6 +45,12 @@ pub(super) fn read_back<E: Engine>(
     failures: &mut Failures,
 ) -> Result<(), BenchError> {
     let clock = Clock::get();
+    // A job that is told to stop leaves requests in flight, none of which is of this check.
+    while engine.in_flight() > 0 {
+        pulse.beat(clock.now());
+        engine.submit(1, None)?;
+        engine.reap(|_, _| ());
+    }
     let mut idle: Vec<u32> = (0..engine.depth()).rev().collect();
     let mut reaped = Vec::new();
     let mut more = true;
@@ -223,6 +229,31 @@ impl Requests for ReadBack {
 mod tests {
     use super::*;
     use measure::workload::{Rw, Verify};
+    use storage::device::{self, OpenOptions};
+    use storage::engine::{self, EngineConfig, IoEngine};
+
+    #[test]
+    fn what_was_in_flight_when_a_job_was_told_to_stop_is_not_checked() {
+        let verify = Some(Verify::Crc32c);
+        let workload = Workload { rw: Rw::RandWrite, verify, size: Some(64 << 10), ..Workload::default() };
+        let region = Region { start: 0, length: 64 << 10, job: 0 };
+        let passes = Passes::new(&workload, &region, 7, 16, HashSet::new());
+        let mut check = ReadBack::new(&workload, 4, Left::All(Box::new(passes))).expect("verifies");
+        let device =
+            device::open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing()).expect("is there");
+        let config = EngineConfig { depth: 4, slot_bytes: 4096, ..EngineConfig::default() };
+        let (engine, _) = engine::open(IoEngine::Auto, &device, &config).expect("opens");
+        let control = Control::new(1);
+        control.advance(Phase::Stop);
+        storage::on_engine!(engine, mut engine => {
+            engine.prepare(0, Op::Read, 0, 4096);
+            engine.submit(0, None).expect("submits");
+            assert_eq!(engine.in_flight(), 1);
+            let pulse = &control.pulses()[0];
+            read_back(&mut engine, &mut check, &control, pulse, &mut Failures::new(None)).expect("ends");
+            assert_eq!((engine.in_flight(), check.verified_blocks), (0, 0));
+        });
+    }
 
     #[test]
     fn where_any_write_will_do_no_generation_is_asked_for() {
