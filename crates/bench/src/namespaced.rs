@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use storage::device::{Device, DeviceKind, Geometry, Namespace, OpenOptions, open};
+use storage::device::{BlockMetadata, Device, DeviceKind, Geometry, Namespace, OpenOptions, open};
 use storage::sysfs::DeviceNumber;
 
 #[derive(Debug)]
@@ -16,7 +16,12 @@ struct Namespaced {
 
 /// A namespace whose block device has this number.
 pub(crate) fn namespaced(twin: Option<DeviceNumber>) -> Arc<dyn Device> {
-    let namespace = Namespace { nsid: 1, block_bytes: 512, most_bytes: 64 << 10, twin };
+    with_metadata(twin, None)
+}
+
+/// The same, whose blocks have this metadata.
+pub(crate) fn with_metadata(twin: Option<DeviceNumber>, metadata: Option<BlockMetadata>) -> Arc<dyn Device> {
+    let namespace = Namespace { nsid: 1, block_bytes: 512, metadata, most_bytes: 64 << 10, twin };
     let below = open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing()).expect("memory");
     Arc::new(Namespaced { below, namespace })
 }

@@ -16,7 +16,8 @@ use measure::precondition::Preconditioned;
 use measure::record::{RunRecord, TargetFacts};
 use measure::{Target, TargetError, Workload, workload};
 use storage::device::{
-    self, Access, Device, DeviceKind, DeviceSpec, OpenOptions, ScratchFile, WriteSync, check_written,
+    self, Access, BlockMetadata, Device, DeviceKind, DeviceSpec, MetadataTransfer, OpenOptions,
+    ProtectionAction, ScratchFile, WriteSync, check_written,
 };
 use storage::extents::WrittenState;
 use storage::sysfs::Sysfs;
@@ -57,6 +58,8 @@ struct Way {
     direct: bool,
     writes: bool,
     sync: WriteSync,
+    /// Who makes the protection information of a namespace's blocks.
+    protection: Option<ProtectionAction>,
 }
 
 impl Way {
@@ -68,7 +71,7 @@ impl Way {
             workload::WriteSync::Sync if writes => WriteSync::File,
             _ => WriteSync::None,
         };
-        Self { direct: workload.direct, writes, sync }
+        Self { direct: workload.direct, writes, sync, protection: None }
     }
 }
 
@@ -92,6 +95,8 @@ pub struct BenchTarget {
     options: TargetOptions,
     facts: TargetFacts,
     open: HashMap<Way, Opened>,
+    /// See [`BenchTarget::protect`].
+    protection: Option<ProtectionAction>,
     /// What blocks drawn from a region of a device looked like, until something was written.
     sampled: HashMap<(usize, u64, u64), blocks::Sampled>,
     /// What this program is known to have written, and a purge has not undone.
@@ -124,6 +129,7 @@ impl BenchTarget {
             options,
             facts,
             open: HashMap::new(),
+            protection: None,
             sampled: HashMap::new(),
             written_bytes: 0,
             precondition: None,
@@ -144,6 +150,16 @@ impl BenchTarget {
         self
     }
 
+    /// Says who makes the protection information of a namespace's blocks in the jobs that follow; None where none of them
+    /// expects any.
+    pub fn protect(&mut self, protection: Option<ProtectionAction>) {
+        if self.protection != protection {
+            // The same offsets are of other blocks then.
+            self.contents_changed();
+            self.protection = protection;
+        }
+    }
+
     /// The device, opened as `workload` needs it, with all that a run needs to know.
     ///
     /// # Errors
@@ -154,6 +170,7 @@ impl BenchTarget {
         let Opened { device, observer } = self.opened(way)?;
         check_write_sync(&device, workload)?;
         check_direct(&device, workload)?;
+        check_verify(&device, workload)?;
         let mut known = Known {
             written_before_bytes: self.written_bytes,
             precondition: self.precondition.clone(),
@@ -222,9 +239,9 @@ impl BenchTarget {
         // Memory has one way only, and its contents live with it, in whatever it is a part of.
         let way = match &self.source {
             Source::Spec(spec) if all_memory(spec) => {
-                Way { direct: false, writes: true, sync: WriteSync::None }
+                Way { direct: false, writes: true, sync: WriteSync::None, protection: None }
             }
-            _ => way,
+            _ => Way { protection: self.protection, ..way },
         };
         if let Some(opened) = self.open.get(&way) {
             return Ok(opened.clone());
@@ -238,6 +255,7 @@ impl BenchTarget {
             region: None,
             as_owner: false,
             sync: way.sync,
+            protection: way.protection,
         };
         let device = match &self.source {
             Source::Scratch(file) => file.open(&self.spec, &options)?,
@@ -322,6 +340,21 @@ fn check_direct(device: &Arc<dyn Device>, workload: &Workload) -> Result<(), Ben
         value: "0".to_owned(),
         reason: "a namespace by its character device takes NVMe commands, which pass by the page cache",
         hint: "write direct=1, or name the namespace's block device, such as /dev/nvme0n1",
+    }))
+}
+
+/// Refuses to verify blocks part of which is made by somebody else on the way.
+fn check_verify(device: &Arc<dyn Device>, workload: &Workload) -> Result<(), BenchError> {
+    let is_changed = |metadata: BlockMetadata| {
+        metadata.transfer == MetadataTransfer::Interleaved && metadata.protection.is_some()
+    };
+    let metadata = device.namespace().and_then(|namespace| namespace.metadata);
+    let Some(verify) = workload.verify.filter(|_| metadata.is_some_and(is_changed)) else { return Ok(()) };
+    Err(BenchError::Invalid(workload::InvalidWorkload {
+        option: "verify",
+        value: verify.word().to_owned(),
+        reason: "protection information lies in each block here, and takes the place of what is verified there",
+        hint: "leave verify out: pi_chk=GUARD finds blocks that are not what was written",
     }))
 }
 
@@ -411,5 +444,29 @@ mod tests {
         assert!(check_direct(&namespace, &Workload::default()).is_ok());
         let memory = device::open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing());
         assert!(check_direct(&memory.expect("memory"), &buffered).is_ok());
+    }
+
+    #[test]
+    fn blocks_are_not_verified_where_protection_information_takes_the_place_of_a_part_of_them() {
+        use storage::device::{Guard, ProtectionFormat};
+        let verified = Workload { verify: Some(workload::Verify::Crc32c), ..Workload::default() };
+        let format = ProtectionFormat { kind: 1, is_first: false, guard: Guard::Bits16 };
+        let metadata = |transfer, protection| BlockMetadata {
+            data_bytes: 512,
+            bytes: 8,
+            transfer,
+            action: ProtectionAction::Host,
+            protection,
+        };
+        let check = |metadata, workload: &Workload| {
+            check_verify(&crate::namespaced::with_metadata(None, metadata), workload)
+        };
+        let within = Some(metadata(MetadataTransfer::Interleaved, Some(format)));
+        let error = check(within, &verified).expect_err("is refused");
+        assert!(error.is_about_the_request() && error.hint().expect("a hint").contains("pi_chk"));
+        assert!(check(within, &Workload::default()).is_ok());
+        assert!(check(Some(metadata(MetadataTransfer::Separate, Some(format))), &verified).is_ok());
+        assert!(check(Some(metadata(MetadataTransfer::Interleaved, None)), &verified).is_ok());
+        assert!(check(None, &verified).is_ok());
     }
 }

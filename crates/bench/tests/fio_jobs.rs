@@ -395,6 +395,15 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("ioengine=io_uring_cmd\nfdp=1\nfdp_pli=0,4-2", "'4-2' is neither"),
         ("ioengine=io_uring_cmd\nfdp=1\nplids=128", "'128' is neither"),
         ("ioengine=io_uring_cmd\nfdp=1\nplid_select=scheme", "schemes are not read"),
+        ("pi_chk=GUARD", "it belongs to io_uring_cmd, and the engine is psync"),
+        ("ioengine=io_uring_cmd\npi_act=2", "neither"),
+        ("ioengine=io_uring_cmd\npi_chk=GUARD,TAG", "'TAG' is not a tag"),
+        ("ioengine=io_uring_cmd\napptag=0x10000", "not a number of 16 bits"),
+        ("ioengine=io_uring_cmd\napptag=0xffff", "checked by no drive"),
+        ("ioengine=io_uring_cmd\napptag_mask=-1", "not a number of 16 bits"),
+        ("ioengine=io_uring_cmd\nmd_per_io_size=8g", "out of range"),
+        ("ioengine=io_uring_cmd\nrw=trim\npi_act=1", "what is discarded has no metadata"),
+        ("ioengine=io_uring_cmd\nrw=write\npi_act=1\nwrite_mode=zeroes", "move no data, and no metadata"),
         ("rw=trim\nnum_range=8", "it belongs to io_uring_cmd, and the engine is psync"),
         ("ioengine=io_uring_cmd\nrw=write\nnum_range=8", "only discards have ranges"),
         ("ioengine=io_uring_cmd\nrw=trimwrite\nnum_range=8", "only discards have ranges"),
@@ -554,6 +563,32 @@ fn data_are_placed_by_the_identifiers_that_a_job_names() {
     let in_turn = Placement { places: vec![4, 5], random: false };
     assert_eq!(of("fdp=1\nfdp_pli=4,5\nfdp_pli_select=roundrobin"), (Some(in_turn), 0));
     assert_eq!(of("fdp_pli=4,5"), (None, 1), "as in fio, they mean nothing then");
+}
+
+#[test]
+fn what_becomes_of_metadata_is_said_by_any_of_its_keys_and_has_fios_defaults_otherwise() {
+    use storage::device::ProtectionAction::{Controller, Host};
+    use storage::engine::{Protection, TagChecks, Tags};
+    let of = |text: &str| {
+        let job = jobs(&format!("[a]\nfilename=/x\nioengine=io_uring_cmd\nrw=write\n{text}")).remove(0);
+        job.conduct.ring.protection
+    };
+    let default = Protection::default();
+    assert_eq!((default.tags.application, default.tags.mask), (0x1234, 0xffff));
+    assert_eq!(of("pi_act=1"), Some((Controller, default)));
+    assert_eq!(of("pi_act=0"), Some((Host, default)));
+    assert_eq!(of("md_per_io_size=0"), None);
+    assert_eq!(
+        of("md_per_io_size=64"),
+        Some((Controller, Protection { metadata_bytes: Some(64), ..default }))
+    );
+    let checks = TagChecks { guard: true, application: true, reference: true };
+    let tags = Tags { application: 0x0888, mask: 0x0fff, checks };
+    let all = "pi_act=0\npi_chk=GUARD,APPTAG,REFTAG\napptag=0x0888\napptag_mask=4095";
+    assert_eq!(of(all), Some((Host, Protection { tags, metadata_bytes: None })));
+    let guard = TagChecks { guard: true, ..TagChecks::default() };
+    let tags = Tags { checks: guard, ..default.tags };
+    assert_eq!(of("pi_chk=GUARD"), Some((Controller, Protection { tags, metadata_bytes: None })));
 }
 
 #[test]

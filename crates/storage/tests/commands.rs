@@ -14,7 +14,7 @@ use rig::{BLOCK, MIB, any_file, config, errno, finish};
 use storage::device::{Device, DeviceKind, Geometry, Namespace, Piece, Spread, longest_request};
 use storage::engine::{
     Engine, EngineConfig, EngineError, IoEngine, IoUringCmd, Libaio, Misfit, Mmap, Op, Placement, Posixaio,
-    Psync, RequestError,
+    Protection, Psync, RequestError,
 };
 use storage::fault::{Call, Effect, Fault, Faulty};
 
@@ -28,7 +28,7 @@ struct Claimed {
 }
 
 fn claimed_by(claim: Option<File>, writable: bool) -> Arc<dyn Device> {
-    let namespace = Namespace { nsid: 1, block_bytes: 512, most_bytes: 64 << 10, twin: None };
+    let namespace = Namespace { nsid: 1, block_bytes: 512, metadata: None, most_bytes: 64 << 10, twin: None };
     Arc::new(Claimed { file: any_file(MIB), namespace, writable, claim })
 }
 
@@ -422,4 +422,15 @@ fn data_are_not_placed_where_the_drive_does_not_say_where() {
         IoUringCmd::of_commands(claimed(true), &asked).expect_err("a file has no placement identifiers");
     let misfit = error.misfit().expect("a wrong request");
     assert!(matches!(misfit, Misfit::NoPlacement { .. }) && misfit.hint().contains("fdp"), "{misfit}");
+}
+
+#[test]
+fn metadata_is_of_the_blocks_of_one_namespace() {
+    let asked = EngineConfig { protection: Some(Protection::default()), ..config(1) };
+    let error = IoUringCmd::of_commands(volume(64 << 10, false), &asked).expect_err("several members");
+    let misfit = error.misfit().expect("a wrong request");
+    assert!(matches!(misfit, Misfit::MetadataOfSeveral { .. }), "{misfit}");
+    let error = IoUringCmd::of_commands(claimed(true), &asked).expect_err("has no metadata");
+    let misfit = error.misfit().expect("a wrong request");
+    assert!(matches!(misfit, Misfit::NoMetadata { .. }) && misfit.hint().contains("nvme format"), "{misfit}");
 }

@@ -9,6 +9,7 @@ pub(super) mod commands;
 pub(super) mod conduct;
 pub(super) mod numbers;
 pub(super) mod priorities;
+pub(super) mod protection;
 pub(super) mod steady_writes;
 pub(super) mod switches;
 pub(super) mod tolerance;
@@ -113,6 +114,8 @@ pub(super) struct Draft {
     /// Where, by the numbers that were given.
     pub places: Option<Vec<u16>>,
     pub places_are_drawn: bool,
+    /// What becomes of the metadata of blocks.
+    pub protection: protection::ProtectionDraft,
     /// Each write is on the medium when it completes.
     pub write_fua: bool,
     pub atomic: bool,
@@ -191,6 +194,7 @@ impl Default for Draft {
             sqthread_poll: false,
             fixed: false,
             commands: None,
+            protection: protection::ProtectionDraft::default(),
             write_fua: false,
             atomic: false,
             checks_sequence: true,

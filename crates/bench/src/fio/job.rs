@@ -423,7 +423,7 @@ fn jobs(
     }
     let paths = paths(section, draft, draft.workload.numjobs);
     let of_file = draft.act.is_none_or(Act::is_on_file);
-    let whole = draft.filesize.or_else(|| length(&paths.first()[0]).filter(|_| of_file));
+    let whole = draft.filesize.or_else(|| length(&paths.first()[0], draft).filter(|_| of_file));
     let width = paths.first().len() as u64;
     let whole = whole.map(|bytes| bytes.saturating_mul(width));
     let files = acts::Files { count: width, are_shared: matches!(paths, Paths::Shared(_)) };

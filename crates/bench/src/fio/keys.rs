@@ -6,7 +6,8 @@
 //! test holds it against the installed fio's own list.
 
 use super::draft::{
-    Apply, acts, commands, conduct, numbers, priorities, steady_writes, switches, tolerance, verify, words,
+    Apply, acts, commands, conduct, numbers, priorities, protection, steady_writes, switches, tolerance,
+    verify, words,
 };
 
 /// What becomes of a key.
@@ -160,6 +161,11 @@ const SUPPORTED: &[Key] = &[
     takes("write_mode", &[], commands::write_mode, "with io_uring_cmd: the commands that write, `write`, `zeroes`, `uncor` and `verify`, one or several with their shares, such as `write/40:zeroes/60`; not with `verify`; `zone_append` is refused"),
     takes("fdp", &[], commands::fdp, "with io_uring_cmd: each write names one of the namespace's placement identifiers (Flexible Data Placement)"),
     takes("dataplacement", &["data_placement"], commands::dataplacement, "`none`, or `fdp`, which is `fdp=1`; `streams` is refused"),
+    takes("pi_act", &[], protection::pi_act, "with io_uring_cmd, of namespaces whose blocks have metadata: `1`, where left out, has the controller make and check protection information; `0` has it made and checked here"),
+    takes("pi_chk", &[], protection::pi_chk, "likewise: which tags are checked, `GUARD`, `REFTAG` and `APPTAG`, one or several"),
+    takes("apptag", &[], protection::apptag, "likewise: the application tag; 0x1234 where left out"),
+    takes("apptag_mask", &[], protection::apptag_mask, "likewise: the bits of it that are compared; all where left out"),
+    takes("md_per_io_size", &[], protection::md_per_io_size, "likewise: bytes of metadata of a request, where it has a buffer of its own; as many as are needed where left out, and fewer are refused"),
     takes("plids", &["fdp_pli"], commands::plids, "with `fdp`: which ones, by their places in the namespace's list, such as `0,2-4`; all where left out"),
     takes("plid_select", &["fdp_pli_select"], commands::plid_select, "with `fdp`: `roundrobin`, where left out, or `random`; `scheme` is refused"),
     takes("num_range", &[], commands::num_range, "with io_uring_cmd and `rw=trim` or `randtrim`: a command has so many ranges, each a request of its own here"),
@@ -361,11 +367,6 @@ const REFUSED: &[Key] = &[
     refuses("gpu_dev_ids", &[], "buffers are in the machine's memory", LEAVE_OUT),
     refuses("read_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
     refuses("verify_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
-    refuses("md_per_io_size", &[], "metadata and protection information of blocks are not supported", LEAVE_OUT),
-    refuses("pi_act", &[], "metadata and protection information of blocks are not supported", LEAVE_OUT),
-    refuses("pi_chk", &[], "metadata and protection information of blocks are not supported", LEAVE_OUT),
-    refuses("apptag", &[], "metadata and protection information of blocks are not supported", LEAVE_OUT),
-    refuses("apptag_mask", &[], "metadata and protection information of blocks are not supported", LEAVE_OUT),
     refuses("sg_write_mode", &[], "commands to the drive are not built by hand", OTHER_ENGINE),
     refuses("exit_on_io_done", &[], "a job ends with its runtime", "write runtime, or exitall in a job that does I/O"),
     refuses("hostname", &[], "a job works on this machine", OTHER_ENGINE),

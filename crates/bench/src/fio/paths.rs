@@ -5,6 +5,8 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use storage::device::ProtectionAction;
+
 use super::draft::Draft;
 use super::error::Problem;
 use super::lines::Section;
@@ -31,8 +33,8 @@ impl Paths {
 }
 
 /// Bytes of a file or block device; None if there is none yet, or it cannot be read.
-pub(super) fn length(path: &Path) -> Option<u64> {
-    if let Some(bytes) = storage::device::namespace_bytes(path) {
+pub(super) fn length(path: &Path, draft: &Draft) -> Option<u64> {
+    if let Some(bytes) = storage::device::namespace_bytes(path, draft.protection.action()) {
         return Some(bytes);
     }
     let mut file = File::open(path).ok()?;
@@ -48,7 +50,7 @@ fn have_own_files(section: &Section, draft: &Draft) -> bool {
 /// Whether a path is that of a block device, or of an NVMe namespace by its character device.
 pub(super) fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|facts| facts.file_type().is_block_device())
-        || storage::device::namespace_bytes(path).is_some()
+        || storage::device::namespace_bytes(path, Some(ProtectionAction::Controller)).is_some()
 }
 
 /// Refuses more names than a section may have before any is made up.

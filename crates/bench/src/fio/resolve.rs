@@ -70,6 +70,7 @@ pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fau
     let places = || draft.places.clone().unwrap_or_default();
     conduct.ring.placement =
         draft.fdp.then(|| Placement { places: places(), random: draft.places_are_drawn });
+    conduct.ring.protection = draft.protection.resolve(draft, workload)?;
     conduct.burn = acts::burn(draft)?;
     conduct.priority = draft.priorities.of_threads()?;
     conduct.request_priorities = draft.priorities.of_requests(workload.ioengine)?;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use measure::Histogram;
 use measure::pattern::SteadyWrites;
 use measure::workload::NumberList;
-use storage::engine::{Placement, WriteCommands};
+use storage::device::ProtectionAction;
+use storage::engine::{Placement, Protection, WriteCommands};
 use storage::usage::{IoPriority, MemoryPolicy};
 
 use super::burn::Burn;
@@ -78,6 +79,9 @@ pub struct RingConduct {
     pub ranges_per_trim: Option<u32>,
     /// Where data are placed that are written (`fdp`).
     pub placement: Option<Placement>,
+    /// What becomes of the metadata of a namespace's blocks (`pi_act`, `pi_chk`, `apptag`), and who makes the protection
+    /// information in it.
+    pub protection: Option<(ProtectionAction, Protection)>,
 }
 
 /// What a job has beside its record.

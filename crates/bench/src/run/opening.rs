@@ -30,6 +30,7 @@ pub(super) fn config(workload: &Workload, conduct: &Conduct) -> EngineConfig {
         write_commands: ring.write_commands,
         ranges_per_trim: ring.ranges_per_trim.unwrap_or(1),
         placement: ring.placement.clone(),
+        protection: ring.protection.map(|(_, protection)| protection),
         pages: match workload.pages {
             Pages::Auto => PageChoice::Auto,
             Pages::Base => PageChoice::Base,

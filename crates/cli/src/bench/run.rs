@@ -300,6 +300,8 @@ impl<'r> Bench<'r> {
             return Ok(acts::job(device, &job.workload, fio.conduct.clone())?);
         }
         let target = self.targets.get_mut(job.target.as_str()).expect("prepared for each job");
+        let protection = job.fio.as_ref().and_then(|fio| fio.conduct.ring.protection);
+        target.protect(protection.map(|(action, _)| action));
         let prepared = target.job(&job.workload)?;
         let Some(Act::OnFile(range)) = job.act() else { return Ok(prepared) };
         let device = OnFile::new(range, prepared.device).map_err(|source| ActError::Io {

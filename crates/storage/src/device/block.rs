@@ -39,6 +39,17 @@ pub(crate) fn open(
     limit: Option<u64>,
     options: &OpenOptions,
 ) -> Result<BlockDevice, OpenError> {
+    open_any(spec, path, status, (limit, false), options)
+}
+
+/// The same; with `may_be_empty` also a device that holds no block, which is there to be claimed.
+pub(super) fn open_any(
+    spec: String,
+    path: &Path,
+    status: &Status,
+    (limit, may_be_empty): (Option<u64>, bool),
+    options: &OpenOptions,
+) -> Result<BlockDevice, OpenError> {
     let file = if options.access.writes() {
         claim(path, status, options)?
     } else {
@@ -68,7 +79,7 @@ pub(crate) fn open(
     };
     let block = u64::from(geometry.logical_block);
     let usable = size - size % block;
-    if usable == 0 {
+    if usable == 0 && !may_be_empty {
         return Err(OpenError::TooSmall { path: path.to_owned(), size, needed: block });
     }
     let channel =

@@ -200,6 +200,11 @@ impl AlignedBuffer {
         let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
         Self { pointer, layout }
     }
+
+    /// Where it is, for the kernel to write to. Whoever hands it over looks at no byte until the kernel is done with it.
+    pub(crate) fn address(&self) -> u64 {
+        self.pointer.as_ptr() as u64
+    }
 }
 
 impl Deref for AlignedBuffer {

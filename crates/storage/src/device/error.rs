@@ -6,6 +6,7 @@ use std::path::PathBuf;
 pub use base::ErrorClass;
 
 use crate::extents::WrittenState;
+use crate::nvme::WITH_METADATA;
 use crate::remote::RemoteError;
 use crate::safety::Refusal;
 
@@ -185,6 +186,9 @@ impl OpenError {
             }
             Self::NotATarget { path, what: "a directory" } => {
                 format!("name a file in it: file:{}/scratch?size=1g", path.display())
+            }
+            Self::NotATarget { what: WITH_METADATA, .. } => {
+                "a job file with ioengine=io_uring_cmd and pi_act=1, or pi_act=0, reads and writes it".to_owned()
             }
             Self::NotATarget { .. } => {
                 "name a regular file, a block device such as /dev/nvme0n1, an NVMe namespace such as /dev/ng0n1, or mem:1g".to_owned()

@@ -27,6 +27,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+pub use crate::nvme::{BlockMetadata, Guard, MetadataTransfer, ProtectionAction, ProtectionFormat};
 pub use crate::spec::{DeviceSpec, SpecError};
 pub use channel::AlignedBuffer;
 pub use error::{ErrorClass, OpenError};

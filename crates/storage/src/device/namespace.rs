@@ -9,6 +9,11 @@
 //!
 //! The synchronous path sends one command at a time. Discards are left to the block device, which knows the ranges that the
 //! drive takes.
+//!
+//! A namespace whose blocks have **metadata** is opened only if the caller says who makes the protection information in it
+//! ([`OpenOptions::protection`]). Where the controller makes all of the metadata, requests are of data alone. Where it lies
+//! behind the data of each block, a block is that much longer, and so is the device: offsets and sizes are of data *and*
+//! metadata. Where metadata is transferred, the synchronous path reads and does not write: what belongs into it the engine knows.
 
 use std::fs::{File, OpenOptions as FsOptions};
 use std::io;
@@ -23,7 +28,10 @@ use super::{
     AlignedBuffer, Device, DeviceKind, Geometry, OpenError, OpenOptions, WriteSync, ZeroOptions, failed,
     leaves, open_error,
 };
-use crate::nvme::{self, Command, Identity};
+use crate::nvme::{
+    self, BlockMetadata, Command, Identity, MetadataTransfer, ProtectionAction, TagChecks, Tags,
+    WITH_METADATA,
+};
 use crate::sysfs::{self, DeviceNumber, NoTwin, Sysfs};
 
 /// The most bytes of one command of the synchronous path, whole blocks of any size.
@@ -31,13 +39,22 @@ const MOST_AT_ONCE: u32 = 64 << 10;
 /// The most blocks of one command: their number has 16 bits.
 const MOST_BLOCKS: u64 = 1 << 16;
 
+/// Nothing is checked on the synchronous path. The application tag is what fio gives a block where nothing else is said.
+const UNCHECKED: Tags = Tags {
+    application: 0x1234,
+    mask: 0xffff,
+    checks: TagChecks { guard: false, application: false, reference: false },
+};
+
 /// What commands to a namespace have to say and keep to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Namespace {
     /// Its number.
     pub nsid: u32,
-    /// Bytes of a logical block.
+    /// Bytes of a logical block as it is transferred: its data, and metadata that lies behind them.
     pub block_bytes: u32,
+    /// The metadata of its blocks, where there is some.
+    pub metadata: Option<BlockMetadata>,
     /// The most bytes that one command moves.
     pub most_bytes: u64,
     /// Its block device, as far as it was found.
@@ -64,16 +81,16 @@ pub(crate) fn is_namespace(status: &Status) -> bool {
     sysfs::is_namespace(&Sysfs::host(), DeviceNumber::from(status.special))
 }
 
-/// Bytes of the namespace whose character device a path leads to; None where it leads to anything else, or says nothing.
+/// Bytes of the namespace whose character device a path leads to, for who has its protection information made so; None where
+/// it leads to anything else, or says nothing.
 #[must_use]
-pub fn namespace_bytes(path: &Path) -> Option<u64> {
+pub fn namespace_bytes(path: &Path, protection: Option<ProtectionAction>) -> Option<u64> {
     let status = sys::status_of_path(path).ok()?;
     if status.file_type() != libc::S_IFCHR || !is_namespace(&status) {
         return None;
     }
-    open(path.display().to_string(), path, &status, None, &OpenOptions::default())
-        .ok()
-        .map(|device| device.size)
+    let options = OpenOptions { protection, ..OpenOptions::default() };
+    open(path.display().to_string(), path, &status, None, &options).ok().map(|device| device.size)
 }
 
 /// The most bytes of one request to `device`, `most` at most: no more than a command moves where what lies below takes
@@ -106,9 +123,21 @@ pub(crate) fn open(
     }
     let nsid = nvme::namespace_id(file.as_fd()).map_err(|e| failed(path, "NVME_IOCTL_ID", e))?;
     let answer = nvme::identify(file.as_fd(), nsid).map_err(|e| failed(path, "Identify Namespace", e))?;
-    let identity = Identity::parse(&answer)
-        .map_err(|wrong| OpenError::NotATarget { path: path.to_owned(), what: wrong.what() })?;
-    let (actual, block) = (identity.bytes(), u64::from(identity.block_bytes));
+    let not_driven = |what| OpenError::NotATarget { path: path.to_owned(), what };
+    let identity = Identity::parse(&answer).map_err(|wrong| not_driven(wrong.what()))?;
+    let metadata = match (identity.metadata, options.protection) {
+        (None, _) => None,
+        (Some(_), None) => return Err(not_driven(WITH_METADATA)),
+        (Some(_), Some(action)) => {
+            let extended = nvme::extended_format(file.as_fd(), nsid, identity.format)
+                .map_err(|e| failed(path, "Identify", e))?;
+            let metadata = identity.block_metadata(extended, action);
+            metadata.map_err(|wrong| not_driven(wrong.what()))?
+        }
+    };
+    let block_bytes = metadata.map_or(identity.block_bytes, |metadata| metadata.block_bytes());
+    let block = u64::from(block_bytes);
+    let actual = identity.blocks.saturating_mul(block);
     if let Some(asked) = limit.filter(|asked| *asked > actual) {
         return Err(OpenError::SizeMismatch { path: path.to_owned(), asked, actual });
     }
@@ -123,7 +152,7 @@ pub(crate) fn open(
     let twin = sysfs::block_device_of(&system, character, nsid);
     let number = twin.as_ref().ok().and_then(|name| system.number(name));
     let claimed = match options.access.writes() {
-        true => Some(claim(&system, path, (character, nsid, actual), twin, options)?),
+        true => Some(claim(&system, path, (character, nsid, identity), twin, options)?),
         false => None,
     };
     let queue = number.and_then(|number| system.queue(number));
@@ -135,13 +164,18 @@ pub(crate) fn open(
         forced: options.sync != WriteSync::None,
         namespace: Namespace {
             nsid,
-            block_bytes: identity.block_bytes,
+            block_bytes,
+            metadata,
             most_bytes: most_bytes(queue.as_ref().and_then(|queue| queue.max_hw_sectors_kb), block),
             twin: number,
         },
         geometry: Geometry {
-            logical_block: identity.block_bytes,
-            physical_block: queue.map_or(0, |queue| queue.physical_block_bytes).max(identity.block_bytes),
+            logical_block: block_bytes,
+            physical_block: match block_bytes == identity.block_bytes {
+                true => queue.map_or(0, |queue| queue.physical_block_bytes).max(block_bytes),
+                // What the drive writes at once is so many bytes of data.
+                false => block_bytes,
+            },
             memory_alignment: identity.block_bytes,
         },
         size: usable,
@@ -155,11 +189,11 @@ fn most_bytes(limit_kib: Option<u64>, block: u64) -> u64 {
     limit.min(MOST_BLOCKS * block) / block * block
 }
 
-/// Claims the block device of a namespace: (its character device, its number, its bytes).
+/// Claims the block device of a namespace: (its character device, its number, what it is).
 fn claim(
     system: &Sysfs,
     path: &Path,
-    (character, nsid, bytes): (DeviceNumber, u32, u64),
+    (character, nsid, identity): (DeviceNumber, u32, Identity),
     twin: Result<String, NoTwin>,
     options: &OpenOptions,
 ) -> Result<BlockDevice, OpenError> {
@@ -183,7 +217,13 @@ fn claim(
         sync: WriteSync::None,
         ..options.clone()
     };
-    let block = block::open(node.display().to_string(), &node, &status, None, &options);
+    let block = block::open_any(
+        node.display().to_string(),
+        &node,
+        &status,
+        (None, identity.metadata.is_some()),
+        &options,
+    );
     let block = block.map_err(|error| match error {
         OpenError::InUse(mut refusal) => {
             // By the name that the user gave it; what stands in the way is named itself.
@@ -193,7 +233,7 @@ fn claim(
         other => other,
     })?;
     // It had this number in the device tree, and may have been detached and its number given to another since.
-    if !is_namespace_of((nsid, bytes), nvme::namespace_id(block.fd()), block.size()) {
+    if !is_namespace_of((nsid, identity), nvme::namespace_id(block.fd()), block.size()) {
         return Err(unguarded(format!("{} is another namespace", node.display())));
     }
     // What a writer that has closed it left in the page cache would be stored later, over what the commands write.
@@ -205,9 +245,11 @@ fn claim(
     Ok(block)
 }
 
-/// Whether a claimed block device is the namespace with this number and so many bytes.
-fn is_namespace_of((nsid, bytes): (u32, u64), claimed: io::Result<u32>, size: u64) -> bool {
-    claimed.is_ok_and(|claimed| claimed == nsid) && size == bytes
+/// Whether a claimed block device is the namespace with this number and identity. Where the block layer cannot have the
+/// metadata, Linux gives it a block device of no size.
+fn is_namespace_of((nsid, identity): (u32, Identity), claimed: io::Result<u32>, size: u64) -> bool {
+    let is_size = size == identity.bytes() || (size == 0 && identity.metadata.is_some());
+    claimed.is_ok_and(|claimed| claimed == nsid) && is_size
 }
 
 fn is_character(status: &Status, number: DeviceNumber) -> bool {
@@ -252,18 +294,46 @@ impl NamespaceDevice {
     }
 
     fn read_blocks(&self, blocks: &mut [u8], start: u64) -> io::Result<()> {
-        let Namespace { nsid, block_bytes, .. } = self.namespace;
-        let command = Command::read(nsid, start / u64::from(block_bytes), blocks.len() as u32, block_bytes);
-        // SAFETY: the command reads blocks.len() bytes into `blocks`, borrowed until it is over.
-        unsafe { nvme::submit(self.file.as_fd(), command.with_data(blocks.as_mut_ptr() as u64)) }
+        let Namespace { nsid, block_bytes, metadata, .. } = self.namespace;
+        let first = start / u64::from(block_bytes);
+        let command = Command::read(nsid, first, blocks.len() as u32, block_bytes);
+        let command = command.with_data(blocks.as_mut_ptr() as u64);
+        let Some(metadata) = metadata else {
+            // SAFETY: the command reads blocks.len() bytes into `blocks`, borrowed until it is over.
+            return unsafe { nvme::submit(self.file.as_fd(), command) };
+        };
+        let length = metadata.separate_bytes(blocks.len() / block_bytes as usize);
+        let mut separate = AlignedBuffer::zeroed(length, 4096);
+        let command = metadata.on(command, first, separate.as_mut_ptr() as u64, &UNCHECKED);
+        // SAFETY: as above; its metadata is `length` bytes, or none, and goes into `separate`, which has as many.
+        unsafe { nvme::submit(self.file.as_fd(), command) }
     }
 
     fn write_blocks(&self, blocks: &[u8], start: u64) -> io::Result<()> {
-        let Namespace { nsid, block_bytes, .. } = self.namespace;
-        let command = Command::write(nsid, start / u64::from(block_bytes), blocks.len() as u32, block_bytes)
-            .with_fua(self.forced);
-        // SAFETY: the command writes blocks.len() bytes from `blocks`, borrowed until it is over.
-        unsafe { nvme::submit(self.file.as_fd(), command.with_data(blocks.as_ptr() as u64)) }
+        let Namespace { nsid, block_bytes, metadata, .. } = self.namespace;
+        let first = start / u64::from(block_bytes);
+        let command = Command::write(nsid, first, blocks.len() as u32, block_bytes).with_fua(self.forced);
+        let command = command.with_data(blocks.as_ptr() as u64);
+        let command = match metadata {
+            Some(metadata) if metadata.transfer == MetadataTransfer::None => {
+                metadata.on(command, first, 0, &UNCHECKED)
+            }
+            Some(_) => {
+                let words = "metadata that belongs to the blocks is written by an engine only";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, words));
+            }
+            None => command,
+        };
+        // SAFETY: the command writes blocks.len() bytes from `blocks`, borrowed until it is over, and no metadata.
+        unsafe { nvme::submit(self.file.as_fd(), command) }
+    }
+
+    /// A place of this device as the block device has it, which has no metadata.
+    fn of_data(&self, bytes: u64) -> u64 {
+        match self.namespace.metadata {
+            Some(metadata) => bytes / u64::from(metadata.block_bytes()) * u64::from(metadata.data_bytes),
+            None => bytes,
+        }
     }
 
     /// The block device, where the namespace may be written.
@@ -350,12 +420,16 @@ impl Device for NamespaceDevice {
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         let block = self.writable()?;
         self.bounded(usize::try_from(length).unwrap_or(usize::MAX), offset, io::ErrorKind::InvalidInput)?;
-        block.discard(offset, length)
+        block.discard(self.of_data(offset), self.of_data(length))
     }
 
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
         let block = self.writable()?;
         self.bounded(usize::try_from(length).unwrap_or(usize::MAX), offset, io::ErrorKind::WriteZero)?;
+        if self.namespace.metadata.is_some() {
+            // What the block layer makes of the metadata of such blocks is not this device's.
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
         block.write_zeroes(offset, length, how)
     }
 }
@@ -384,10 +458,18 @@ mod tests {
 
     #[test]
     fn a_block_device_of_another_number_or_size_is_another_namespace() {
-        assert!(is_namespace_of((3, 4096), Ok(3), 4096));
-        for (claimed, size) in [(Ok(2), 4096), (Ok(3), 8192), (Err(io::ErrorKind::InvalidInput.into()), 4096)]
-        {
-            assert!(!is_namespace_of((3, 4096), claimed, size), "{size}");
+        let plain = Identity { blocks: 8, block_bytes: 512, format: 0, metadata: None };
+        assert!(is_namespace_of((3, plain), Ok(3), 4096));
+        let gone = || Err(io::ErrorKind::InvalidInput.into());
+        for (claimed, size) in [(Ok(2), 4096), (Ok(3), 8192), (gone(), 4096), (Ok(3), 0)] {
+            assert!(!is_namespace_of((3, plain), claimed, size), "{size}");
+        }
+        let metadata =
+            nvme::MetadataFormat { bytes: 64, is_interleaved: true, protection: 1, is_first: false };
+        let other = Identity { metadata: Some(metadata), ..plain };
+        assert!(is_namespace_of((3, other), Ok(3), 0) && is_namespace_of((3, other), Ok(3), 4096));
+        for (claimed, size) in [(Ok(2), 0), (Ok(3), 8 * 576), (gone(), 0)] {
+            assert!(!is_namespace_of((3, other), claimed, size), "{size}");
         }
     }
 

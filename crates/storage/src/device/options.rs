@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use crate::nvme::ProtectionAction;
+
 /// Whether the device will be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Access {
@@ -74,6 +76,9 @@ pub struct OpenOptions {
     /// makes up. A labelled volume is then open to writing without its members being named in `destroy`; of all
     /// other devices nothing is known that would make a difference.
     pub as_owner: bool,
+    /// Who makes the protection information of an NVMe namespace whose blocks have metadata, by its character device; such a
+    /// namespace is not opened where this is None. All other devices ignore it.
+    pub protection: Option<ProtectionAction>,
     /// What each write makes durable. Files and block devices obey it. Memory has nothing to make durable, and exports
     /// of other hosts ignore it.
     pub sync: WriteSync,

@@ -67,6 +67,48 @@ pub enum Misfit {
         /// How many there are.
         count: usize,
     },
+    /// Blocks have metadata, and nothing says what becomes of it.
+    #[error("{device}: its blocks have metadata, and nothing says what is to become of it")]
+    Metadata {
+        /// The device's spec.
+        device: String,
+    },
+    /// What is said of metadata is of none.
+    #[error(
+        "{device}: its blocks have no metadata that pi_act, pi_chk, apptag or md_per_io_size could be about"
+    )]
+    NoMetadata {
+        /// The device's spec.
+        device: String,
+    },
+    /// Tags are to be checked that there are none of.
+    #[error("pi_chk: the metadata of {device} is not protection information")]
+    NoProtection {
+        /// The device's spec.
+        device: String,
+    },
+    /// Reference tags are to be checked where they count no blocks.
+    #[error("pi_chk=REFTAG: protection of type 3, as of {device}, has no reference tags that are checked")]
+    NoReferences {
+        /// The device's spec.
+        device: String,
+    },
+    /// The buffers of metadata are too short.
+    #[error("md_per_io_size={given}: the metadata of a request to {device} is {needed} bytes")]
+    ShortMetadata {
+        /// Bytes that were given.
+        given: u32,
+        /// The bytes of a request.
+        needed: usize,
+        /// The device's spec.
+        device: String,
+    },
+    /// Metadata of what is made of several devices.
+    #[error("pi_act: {device} is made of several devices, and metadata is of the blocks of one namespace")]
+    MetadataOfSeveral {
+        /// The device's spec.
+        device: String,
+    },
     /// A CPU for the polling thread that there is not, or that the process may not use.
     #[error("sqthread_poll_cpu={cpu}: no thread can be bound to this CPU")]
     NoSuchCpu {
@@ -98,6 +140,14 @@ impl Misfit {
                 "leave fdp out, or switch placement on for the namespace's endurance group".to_owned()
             }
             Self::NoSuchPlace { .. } => "name others, or leave fdp_pli out for all".to_owned(),
+            Self::Metadata { .. } => "write pi_act=1 or pi_act=0 in a job file".to_owned(),
+            Self::NoMetadata { .. } => {
+                "leave them out, or format the namespace with metadata (nvme format)".to_owned()
+            }
+            Self::NoProtection { .. } => "leave pi_chk out".to_owned(),
+            Self::NoReferences { .. } => "write pi_chk=GUARD,APPTAG".to_owned(),
+            Self::ShortMetadata { needed, .. } => format!("write md_per_io_size={needed}, or leave it out"),
+            Self::MetadataOfSeveral { .. } => "write a section for each namespace".to_owned(),
             Self::NoSuchCpu { .. } => {
                 "name one of the CPUs that the process may use, or leave it out".to_owned()
             }

@@ -46,7 +46,11 @@ pub use nbd::Nbd;
 pub use posixaio::Posixaio;
 pub use psync::Psync;
 pub use uring::IoUring;
-pub use uring::commands::{IoUringCmd, Placement, WriteCommands};
+pub use uring::commands::IoUringCmd;
+pub use uring::protection::Protection;
+pub use uring::writes::{Placement, WriteCommands};
+
+pub use crate::nvme::{Tag, TagChecks, TagMismatch, Tags};
 
 use crate::device::Device;
 use crate::pages::PageChoice;
@@ -123,6 +127,8 @@ pub struct EngineConfig {
     pub ranges_per_trim: u32,
     /// Where data are placed that are written; None where the drive decides (io_uring_cmd only).
     pub placement: Option<Placement>,
+    /// What is made of the metadata of a namespace's blocks; None where they have none (io_uring_cmd only).
+    pub protection: Option<Protection>,
     /// The pages that buffers lie in.
     pub pages: PageChoice,
 }
@@ -151,6 +157,7 @@ impl Default for EngineConfig {
             write_commands: WriteCommands::default(),
             ranges_per_trim: 1,
             placement: None,
+            protection: None,
             pages: PageChoice::Auto,
         }
     }

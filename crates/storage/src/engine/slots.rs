@@ -245,6 +245,13 @@ impl Slots {
         Some((state.op, state.offset))
     }
 
+    /// What an idle slot's request was, and where: of a device that is not made of others.
+    pub fn last_request(&self, slot: u32) -> (Op, u64, u32) {
+        let Slot { op, offset, length, in_flight, .. } = self.slots[slot as usize];
+        assert!(!in_flight, "slot {slot} is in flight");
+        (op, offset, length)
+    }
+
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }

@@ -43,6 +43,9 @@ const DATA_PLACEMENT: u32 = 2 << 20;
 const DEALLOCATE: u32 = 1 << 2;
 /// Identify, of the admin commands.
 const IDENTIFY: u8 = 0x06;
+/// What is asked of Identify, in dword 10; 0 for a namespace.
+const CONTROLLER: u32 = 1;
+const COMMAND_SET_NAMESPACE: u32 = 5;
 /// Force Unit Access, in dword 12 of reads and writes.
 const FUA: u32 = 1 << 30;
 /// `NVME_URING_CMD_IO`, `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
@@ -128,6 +131,16 @@ impl Command {
         Self { opcode: IDENTIFY, nsid, data_len: 4096, ..Self::default() }
     }
 
+    /// Asks what a controller is, likewise.
+    pub fn identify_controller() -> Self {
+        Self { cdw10: CONTROLLER, ..Self::identify(0) }
+    }
+
+    /// Asks for the part of a namespace's formats that is of the NVM Command Set (number 0) alone, likewise.
+    pub fn identify_format(nsid: u32) -> Self {
+        Self { cdw10: COMMAND_SET_NAMESPACE, ..Self::identify(nsid) }
+    }
+
     /// With its data at this address.
     pub fn with_data(self, addr: u64) -> Self {
         Self { addr, ..self }
@@ -209,12 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_has_a_namespace_and_nothing_else() {
+    fn a_flush_has_a_namespace_and_nothing_else_and_identify_says_what_of() {
         let mut expected = [0; 18];
         expected[1] = 5;
         assert_eq!(words(Command::flush(5)), expected);
         (expected[0], expected[9]) = (6, 4096);
         assert_eq!(words(Command::identify(5)), expected);
+        expected[10] = 5;
+        assert_eq!(words(Command::identify_format(5)), expected);
+        (expected[1], expected[10]) = (0, 1);
+        assert_eq!(words(Command::identify_controller()), expected);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::command::Command;
+use super::identify::{extended_part, has_extended_formats};
 use super::status;
 
 /// `_IO('N', 0x40)`: the number of the namespace.
@@ -22,8 +23,21 @@ pub(crate) fn namespace_id(fd: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// What the namespace says of itself.
 pub(crate) fn identify(fd: BorrowedFd<'_>, nsid: u32) -> io::Result<Box<[u8; 4096]>> {
+    ask(fd, Command::identify(nsid))
+}
+
+/// The extended part of a namespace's format ([`extended_part`]); 0 where its controller has no such formats.
+pub(crate) fn extended_format(fd: BorrowedFd<'_>, nsid: u32, format: u8) -> io::Result<u32> {
+    if !has_extended_formats(&*ask(fd, Command::identify_controller())?) {
+        return Ok(0);
+    }
+    Ok(extended_part(&*ask(fd, Command::identify_format(nsid))?, format))
+}
+
+fn ask(fd: BorrowedFd<'_>, command: Command) -> io::Result<Box<[u8; 4096]>> {
     let mut data = Box::new([0_u8; 4096]);
-    let mut command = Command::identify(nsid).with_data(data.as_mut_ptr() as u64);
+    let mut command = command.with_data(data.as_mut_ptr() as u64);
+    assert_eq!(command.data_len, 4096, "each kind of Identify answers as much");
     // SAFETY: the command asks for 4096 bytes at `data`, which has as many and lives until the call returns.
     unsafe { pass(fd, NVME_IOCTL_ADMIN_CMD, &mut command) }?;
     Ok(data)
@@ -33,7 +47,7 @@ pub(crate) fn identify(fd: BorrowedFd<'_>, nsid: u32) -> io::Result<Box<[u8; 409
 ///
 /// # Safety
 /// Where the command has data, they lie in memory of `command.data_len` bytes at `command.addr`, which nothing else writes
-/// meanwhile.
+/// meanwhile; and its metadata likewise, `command.metadata_len` bytes at `command.metadata`.
 pub(crate) unsafe fn submit(fd: BorrowedFd<'_>, mut command: Command) -> io::Result<()> {
     // SAFETY: the caller vouches for the data.
     unsafe { pass(fd, NVME_IOCTL_IO_CMD, &mut command) }

@@ -7,13 +7,21 @@
 //! Bytes are those of `linux/nvme_ioctl.h` and of the NVM Express Base Specification 2.0 and NVM Command Set Specification 1.0.
 
 mod command;
+mod crc;
 mod identify;
 mod ioctl;
 mod placement;
+mod protection;
 mod status;
 
 pub(crate) use command::{Command, MOST_RANGES, RANGE_BYTES, URING_COMMAND, range};
-pub(crate) use identify::Identity;
-pub(crate) use ioctl::{identify, namespace_id, submit};
+#[cfg(test)]
+pub(crate) use identify::MetadataFormat;
+pub(crate) use identify::{Identity, WITH_METADATA};
+pub(crate) use ioctl::{extended_format, identify, namespace_id, submit};
 pub(crate) use placement::placement_identifiers;
+pub use protection::{
+    BlockMetadata, Guard, MetadataTransfer, ProtectionAction, ProtectionFormat, Tag, TagChecks, TagMismatch,
+    Tags,
+};
 pub(crate) use status::words as status_words;

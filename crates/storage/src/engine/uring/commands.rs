@@ -7,11 +7,12 @@
 //!
 //! The result of a command is 0, `-errno` where the driver did not send it, or the status that the drive answered.
 
-use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
 use super::form::{Asked, Form, Request};
+use super::protection::{Protected, check_alone};
+use super::writes::{MakeCommand, WriteChoice};
 use super::{EngineConfig, EngineError, IoUring};
 use crate::device::{Device, Namespace};
 use crate::engine::{Misfit, Op, RequestError};
@@ -24,75 +25,6 @@ use crate::uring_abi::{self as abi, Cqe32, Sqe128};
 /// The word that users type.
 pub(crate) const NAME: &str = "io_uring_cmd";
 
-/// Which commands make writes, in hundredths of them; together 100. All but the first move no data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteCommands {
-    /// Write.
-    pub write: u8,
-    /// Write Zeroes.
-    pub zeroes: u8,
-    /// Write Uncorrectable: the blocks cannot be read until they are written anew.
-    pub uncorrectable: u8,
-    /// Verify: the drive reads the blocks, and nothing is written.
-    pub verify: u8,
-}
-
-impl Default for WriteCommands {
-    /// Writes.
-    fn default() -> Self {
-        Self { write: 100, zeroes: 0, uncorrectable: 0, verify: 0 }
-    }
-}
-
-impl WriteCommands {
-    /// Each with its word and what makes it.
-    fn each(&self) -> [(u8, &'static str, MakeCommand); 4] {
-        [
-            (self.write, "write", Command::write),
-            (self.zeroes, "write zeroes", Command::write_zeroes),
-            (self.uncorrectable, "write uncorrectable", Command::write_uncorrectable),
-            (self.verify, "verify", Command::verify),
-        ]
-    }
-
-    /// Whether each write moves its data.
-    #[must_use]
-    pub fn are_writes(&self) -> bool {
-        self.write == 100
-    }
-}
-
-/// Which of a namespace's placement identifiers writes have, each for itself (Flexible Data Placement).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Placement {
-    /// Their places in the namespace's list, from 0; all where none is named.
-    pub places: Vec<u16>,
-    /// One is drawn for each write, where they would take turns.
-    pub random: bool,
-}
-
-impl Placement {
-    /// The identifiers of `device`, which has `all`.
-    fn identifiers(&self, device: &dyn Device, all: &[u16]) -> Result<Box<[u16]>, Misfit> {
-        let spec = || device.spec().to_owned();
-        if all.is_empty() {
-            return Err(Misfit::NoPlacement { device: spec(), why: "it has no identifiers".to_owned() });
-        }
-        if self.places.is_empty() {
-            return Ok(all.into());
-        }
-        let count = all.len();
-        let of = |place: &u16| {
-            let identifier = all.get(usize::from(*place)).copied();
-            identifier.ok_or_else(|| Misfit::NoSuchPlace { place: *place, device: spec(), count })
-        };
-        self.places.iter().map(of).collect()
-    }
-}
-
-/// Makes a command to a namespace, from a block on, of so many bytes, in blocks of so many.
-type MakeCommand = fn(u32, u64, u32, u32) -> Command;
-
 /// See the module's argument.
 #[derive(Debug)]
 pub struct Commands {
@@ -102,15 +34,12 @@ pub struct Commands {
     read_fua: bool,
     /// A write is on the medium when it completes.
     write_fua: bool,
-    write_commands: WriteCommands,
+    /// Which commands write, and to which places.
+    writes: WriteChoice,
     /// How many discards share a command at most.
     ranges: u32,
-    /// Of what draws a write's command and place, the state: the same sequence in every ring.
-    drawn: Cell<u64>,
-    /// Whether a write's place is drawn.
-    places_are_drawn: bool,
-    /// Writes that were placed in turn.
-    placed: Cell<usize>,
+    /// What is made of the blocks' metadata, where they have some. The device is one namespace then.
+    protected: Option<Protected>,
 }
 
 #[derive(Debug)]
@@ -132,7 +61,9 @@ impl Commands {
     /// # Errors
     /// A [`Misfit`], where data are to be placed and a drive has no such place.
     fn of(members: &[Arc<dyn Device>], config: &EngineConfig) -> Result<Self, EngineError> {
-        let member = |device: &Arc<dyn Device>| {
+        let mut protected = None;
+        let mut member = |device: &Arc<dyn Device>| {
+            protected = Protected::of(device, config).map_err(|wrong| wrong.of(NAME))?;
             let namespace = device.namespace().expect("checked before the slots were made");
             let Namespace { nsid, block_bytes, .. } = *namespace;
             let places = match &config.placement {
@@ -150,62 +81,28 @@ impl Commands {
             Ok(Member { nsid, block_bytes, size, writable, places })
         };
         Ok(Self {
-            members: members.iter().map(member).collect::<Result<_, EngineError>>()?,
+            members: members.iter().map(&mut member).collect::<Result<_, EngineError>>()?,
+            protected,
             read_fua: config.read_fua,
             write_fua: config.write_fua,
-            write_commands: config.write_commands,
+            writes: WriteChoice::new(config.write_commands, config.placement.as_ref()),
             ranges: config.ranges_per_trim,
-            drawn: Cell::new(0),
-            places_are_drawn: config.placement.as_ref().is_some_and(|placement| placement.random),
-            placed: Cell::new(0),
         })
-    }
-
-    /// A number below `end` by splitmix64.
-    fn draw(&self, end: usize) -> usize {
-        let state = self.drawn.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.drawn.set(state);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(mixed ^ mixed >> 31) * end as u128) >> 64) as usize
-    }
-
-    /// The placement identifier of the next write to a member; None where the drive decides.
-    #[inline]
-    fn next_place(&self, places: &[u16]) -> Option<u16> {
-        if places.is_empty() {
-            return None;
-        }
-        let at = if self.places_are_drawn {
-            self.draw(places.len())
-        } else {
-            let placed = self.placed.get();
-            self.placed.set(placed.wrapping_add(1));
-            placed % places.len()
-        };
-        Some(places[at])
-    }
-
-    /// The command of the next write.
-    #[inline]
-    fn next_write(&self) -> MakeCommand {
-        if self.write_commands.are_writes() {
-            return Command::write;
-        }
-        let mut left = self.draw(100) as u8;
-        for (share, _, make) in self.write_commands.each() {
-            match left.checked_sub(share) {
-                Some(rest) => left = rest,
-                None => return make,
-            }
-        }
-        Command::write
     }
 
     /// How much of a request lies on its member.
     fn inside(&self, asked: &Asked) -> u64 {
         let size = self.members[asked.member as usize].size;
         size.saturating_sub(asked.offset).min(u64::from(asked.length))
+    }
+
+    /// A read or write of a slot's, with what is to become of the blocks' metadata.
+    #[inline]
+    fn with_metadata(&self, command: Command, slot: u32, block: u64) -> Command {
+        match &self.protected {
+            Some(protected) => protected.on(command, slot, block),
+            None => command,
+        }
     }
 
     fn command(&self, request: &Request) -> Command {
@@ -215,14 +112,14 @@ impl Commands {
         let (block, length) = (asked.offset / u64::from(block_bytes), self.inside(asked) as u32);
         let transfer = |make: MakeCommand| match make(nsid, block, length, block_bytes) {
             command if command.data_len == 0 => command,
-            command => command.with_data(request.address),
+            command => self.with_metadata(command.with_data(request.address), request.id, block),
         };
         match asked.op {
             Op::Read => transfer(Command::read).with_fua(self.read_fua),
             Op::Write => {
-                let command = transfer(self.next_write());
+                let command = transfer(self.writes.next_write());
                 let command = command.with_fua(self.write_fua && command.can_be_forced());
-                match self.next_place(&member.places).filter(|_| command.data_len > 0) {
+                match self.writes.next_place(&member.places).filter(|_| command.data_len > 0) {
                     Some(identifier) => command.with_placement(identifier),
                     None => command,
                 }
@@ -246,14 +143,12 @@ impl Form for Commands {
         let forced = [(self.read_fua, "readfua"), (self.write_fua, "writefua")];
         let forced = forced.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned());
         let words = std::iter::once("NVMe commands".to_owned()).chain(forced);
-        let other = !self.write_commands.are_writes();
-        let shares = self.write_commands.each().into_iter().filter(|(share, ..)| *share > 0 && other);
-        let shares = shares.map(|(share, word, _)| format!("{word} {share} %"));
         let ranges = (self.ranges > 1).then(|| format!("{} ranges a command", self.ranges));
         let places = self.members.iter().map(|member| member.places.len()).max().filter(|count| *count > 0);
-        let turns = if self.places_are_drawn { "drawn" } else { "in turn" };
+        let turns = if self.writes.places_are_drawn { "drawn" } else { "in turn" };
         let places = places.map(|count| format!("{count} placement identifiers {turns}"));
-        words.chain(shares).chain(ranges).chain(places).collect()
+        let protected = self.protected.iter().flat_map(Protected::features);
+        words.chain(self.writes.shares()).chain(ranges).chain(places).chain(protected).collect()
     }
 
     #[inline]
@@ -291,6 +186,28 @@ impl Form for Commands {
     #[inline]
     fn entry(&self, request: &Request) -> Sqe128 {
         entry(request, self.command(request))
+    }
+
+    #[inline]
+    fn is_protected(&self) -> bool {
+        self.protected.is_some()
+    }
+
+    fn seal(&mut self, slot: u32, offset: u64, data: &mut [u8]) {
+        if let Some(protected) = &mut self.protected {
+            protected.seal(slot, offset, data);
+        }
+    }
+
+    fn check(&self, slot: u32, offset: u64, data: &[u8]) -> Option<io::Error> {
+        let wrong = self.protected.as_ref()?.check(slot, offset, data)?;
+        Some(io::Error::new(io::ErrorKind::InvalidData, wrong))
+    }
+
+    fn leak(&mut self) {
+        if let Some(protected) = &mut self.protected {
+            protected.leak();
+        }
     }
 
     #[inline]
@@ -364,6 +281,7 @@ impl<K: Kernel> IoUring<K, Commands> {
         device: Arc<dyn Device>,
         config: &EngineConfig,
     ) -> Result<Self, EngineError> {
+        check_alone(&device, config).map_err(|wrong| wrong.of(NAME))?;
         // The ranges of a command lie in a slot's buffer.
         let ranges = config.ranges_per_trim.clamp(1, MOST_RANGES);
         let slot_bytes = config.slot_bytes.max(ranges as usize * RANGE_BYTES);
@@ -415,38 +333,18 @@ fn not_passed() -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::uring::writes::WriteCommands;
 
     fn commands(writable: bool) -> Commands {
         let member =
             |nsid, block_bytes| Member { nsid, block_bytes, size: 1 << 20, writable, places: Box::default() };
         let members = Box::new([member(1, 512), member(7, 4096)]);
-        let (write_commands, drawn) = (WriteCommands::default(), Cell::new(0));
-        Commands {
-            members,
-            read_fua: false,
-            write_fua: true,
-            write_commands,
-            ranges: 1,
-            drawn,
-            places_are_drawn: false,
-            placed: Cell::new(0),
-        }
+        let writes = WriteChoice::new(WriteCommands::default(), None);
+        Commands { members, read_fua: false, write_fua: true, writes, ranges: 1, protected: None }
     }
 
     #[test]
-    fn writes_are_placed_in_turn_or_drawn_among_the_identifiers_asked_for_and_reads_are_not() {
-        let all = [5, 0x8002, 7, 9];
-        let device =
-            crate::device::open(&"mem:1m".parse().expect("a spec"), &Default::default()).expect("memory");
-        let of = |places: &[u16]| {
-            let placement = Placement { places: places.to_vec(), random: false };
-            placement.identifiers(&*device, &all)
-        };
-        assert_eq!(of(&[]).as_deref(), Ok(all.as_slice()));
-        assert_eq!(of(&[3, 1]).as_deref(), Ok([9, 0x8002].as_slice()));
-        assert!(matches!(of(&[4]), Err(Misfit::NoSuchPlace { place: 4, count: 4, .. })));
-        let none = Placement::default().identifiers(&*device, &[]);
-        assert!(matches!(none, Err(Misfit::NoPlacement { .. })));
+    fn writes_are_placed_in_turn_or_drawn_and_reads_are_not() {
         let mut form = commands(true);
         form.members[0].places = [9, 0x8002].into();
         let place = |form: &Commands, op, member| {
@@ -460,14 +358,14 @@ mod tests {
         assert_eq!(turns, [(2, 9), (2, 0x8002), (2, 9)]);
         assert_eq!((place(&form, Op::Read, 0), place(&form, Op::Write, 1)), ((0, 0), (0, 0)));
         assert!(form.features().contains(&"2 placement identifiers in turn".to_owned()));
-        form.places_are_drawn = true;
+        form.writes.places_are_drawn = true;
         let drawn: Vec<_> = (0..1000).map(|_| place(&form, Op::Write, 0).1).collect();
         let first = drawn.iter().filter(|place| **place == 9).count();
         assert!(
             (400..600).contains(&first) && drawn.iter().all(|place| matches!(place, 9 | 0x8002)),
             "{first}"
         );
-        form.write_commands = WriteCommands { write: 0, zeroes: 100, ..WriteCommands::default() };
+        form.writes.commands = WriteCommands { write: 0, zeroes: 100, ..WriteCommands::default() };
         assert_eq!(place(&form, Op::Write, 0), (0, 0), "only data are placed");
     }
 
@@ -484,7 +382,7 @@ mod tests {
     #[test]
     fn writes_are_made_by_the_commands_asked_for_in_their_proportion() {
         let write_commands = WriteCommands { write: 40, zeroes: 30, uncorrectable: 20, verify: 10 };
-        let form = Commands { write_commands, ..commands(true) };
+        let form = Commands { writes: WriteChoice::new(write_commands, None), ..commands(true) };
         let mut counts = std::collections::BTreeMap::new();
         for _ in 0..10_000 {
             let asked = asked(Op::Write, 0, 512, 1024);

@@ -86,6 +86,23 @@ pub trait Form: Debug + 'static {
     /// The entry that makes a request; never called for a discard.
     fn entry(&self, request: &Request) -> Self::Sqe;
 
+    /// Whether blocks have protection information that [`seal`](Self::seal) makes and [`check`](Self::check) checks.
+    #[inline(always)]
+    fn is_protected(&self) -> bool {
+        false
+    }
+
+    /// Makes the protection information of what a slot is about to write to an offset.
+    fn seal(&mut self, _slot: u32, _offset: u64, _data: &mut [u8]) {}
+
+    /// Checks that of what a slot has read from an offset.
+    fn check(&self, _slot: u32, _offset: u64, _data: &[u8]) -> Option<io::Error> {
+        None
+    }
+
+    /// Gives up for ever what the kernel may still write to.
+    fn leak(&mut self) {}
+
     /// The id of what has completed, and the kernel's result.
     fn completion(cqe: &Self::Cqe) -> (u32, i32);
 

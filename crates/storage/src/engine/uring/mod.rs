@@ -19,12 +19,16 @@
 //! What entries look like is the ring's [`Form`], known when it is compiled: plain requests, or commands to a driver.
 
 pub(crate) mod commands;
+#[cfg(test)]
+mod controller;
 mod form;
 mod polling;
+pub(crate) mod protection;
 mod ranges;
 mod register;
 pub(crate) mod ring;
 pub(crate) mod setup;
+pub(crate) mod writes;
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +41,7 @@ use self::form::{Asked, Form, Plain, Request};
 use self::polling::check_pollable;
 use self::ranges::Ranges;
 use self::ring::Ring;
-use self::setup::{setup, setup_features};
+use self::setup::{not_set_up, setup, setup_features};
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Misfit, Op, RequestFailure};
@@ -53,25 +57,6 @@ const MAX_ENTRIES: u32 = 32_768;
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 /// How long one call goes on trying a submission that the kernel refuses.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
-
-/// The error of a ring that the kernel does not set up. A CPU that there is not has the same number as a flag that it does not
-/// know, so `unbound` tries it without one.
-fn not_set_up(
-    engine: &'static str,
-    config: &EngineConfig,
-    source: io::Error,
-    unbound: impl FnOnce(&EngineConfig) -> bool,
-) -> EngineError {
-    match config.sqthread_poll_cpu {
-        Some(cpu)
-            if source.raw_os_error() == Some(libc::EINVAL)
-                && unbound(&EngineConfig { sqthread_poll_cpu: None, ..config.clone() }) =>
-        {
-            Misfit::NoSuchCpu { cpu }.of(engine)
-        }
-        _ => EngineError { engine, operation: "io_uring_setup", source },
-    }
-}
 
 /// What a part asks of its member.
 #[inline(always)]
@@ -367,7 +352,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
             _ => (std::ptr::null(), 0),
         };
         // SAFETY: every entry up to the tail names an arena slot that is marked in flight and so stays
-        // untouched until reaped; time and arg live until the call returns.
+        // untouched until reaped, as does its metadata (`protection`); time and arg live until the call returns.
         let result = unsafe {
             self.kernel.io_uring_enter(self.enter_fd, to_submit, min_complete, flags, arg_ptr, arg_bytes)
         };
@@ -440,6 +425,9 @@ impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
 
     #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
+        if self.form.is_protected() && op == Op::Write {
+            self.seal(slot, offset, length);
+        }
         match self.slots.begin_one(slot, op, offset, length) {
             Some(part) => self.push(part),
             None => self.prepare_parts(slot, op, offset, length),
@@ -520,7 +508,8 @@ impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
                 }
             }
             if self.slots.finish_one(id, result) {
-                on_complete(id, Ok(()));
+                let result = if self.form.is_protected() { self.examine(id) } else { Ok(()) };
+                on_complete(id, result);
             } else if let Some((slot, result)) = self.judge(id, result) {
                 on_complete(slot, result);
             } else {
@@ -614,6 +603,7 @@ impl<K: Kernel, F: Form> Drop for IoUring<K, F> {
         let drained = self.drain();
         self.unregister(drained);
         if !drained {
+            self.form.leak();
             self.slots.leak();
         }
     }

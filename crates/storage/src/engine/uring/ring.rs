@@ -109,6 +109,19 @@ impl<S: Copy, C: Copy> Ring<S, C> {
         self.word(self.sq_tail).store(tail, Ordering::Release);
     }
 
+    /// The entry at an index, for what stands in for a driver.
+    #[cfg(test)]
+    pub fn read_sqe(&self, at: u32) -> S {
+        // SAFETY: the masked index lies in the mapping, which holds plain numbers.
+        unsafe { self.sqes.add((at & self.sq_mask) as usize).read() }
+    }
+
+    /// One past the last entry that was published.
+    #[cfg(test)]
+    pub fn published(&self) -> u32 {
+        self.word(self.sq_tail).load(Ordering::Acquire)
+    }
+
     /// One past the last completion that has arrived.
     #[inline]
     pub fn completed(&self) -> u32 {

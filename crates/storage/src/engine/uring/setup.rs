@@ -6,9 +6,28 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::engine::EngineConfig;
+use crate::engine::{EngineConfig, EngineError, Misfit};
 use crate::kernel::Kernel;
 use crate::uring_abi::{self as abi, Params};
+
+/// The error of a ring that the kernel does not set up. A CPU that there is not has the same number as a flag that it does not
+/// know, so `unbound` tries it without one.
+pub(super) fn not_set_up(
+    engine: &'static str,
+    config: &EngineConfig,
+    source: io::Error,
+    unbound: impl FnOnce(&EngineConfig) -> bool,
+) -> EngineError {
+    match config.sqthread_poll_cpu {
+        Some(cpu)
+            if source.raw_os_error() == Some(libc::EINVAL)
+                && unbound(&EngineConfig { sqthread_poll_cpu: None, ..config.clone() }) =>
+        {
+            Misfit::NoSuchCpu { cpu }.of(engine)
+        }
+        _ => EngineError { engine, operation: "io_uring_setup", source },
+    }
+}
 
 /// Sets a ring of `entries` entries, a power of two, up with the most that this kernel takes. `form` are the flags without
 /// which its entries would be of another size.
