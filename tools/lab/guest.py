@@ -97,8 +97,9 @@ class Guest:
             drive.close()
         self.forgetful = []
 
-    def command(self, arguments, queue_pairs):
-        """qemu's command line; `arguments` are further ones of the kernel's, `queue_pairs` the pairs of queues of a drive."""
+    def command(self, arguments, queue_pairs, formats):
+        """qemu's command line; `arguments` are further ones of the kernel's, `queue_pairs` the pairs of queues of a drive, `formats`
+        by drive how its namespace is formatted, in qemu's words, where that is not as usual."""
         # Without `no_timer_check` the kernel panics when the host lets it wait for its first timer interrupts.
         words = [kit.which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
                  "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
@@ -123,16 +124,18 @@ class Guest:
                       "-blockdev", f"driver=throttle,node-name=drive{index},throttle-group=speed{index},cache.no-flush=on,"
                                    f"file.driver=raw,file.file.driver=file,file.file.filename={self.path(f'drive{index}')}",
                       "-device", f"pcie-root-port,id=port{index},chassis={index + 1},slot={index + 1}",
-                      "-device", f"nvme,serial=LAB{index:04},drive=drive{index},bus=port{index},max_ioqpairs={queue_pairs}"]
+                      "-device", f"nvme,id=nvme{index},serial=LAB{index:04},bus=port{index},max_ioqpairs={queue_pairs}" + ("" if index in formats else f",drive=drive{index}")]
+            if index in formats:
+                words += ["-device", f"nvme-ns,drive=drive{index},bus=nvme{index},nsid=1,shared=off,{formats[index]}"]
         return words
 
-    def boot(self, arguments="", queue_pairs=2):
+    def boot(self, arguments="", queue_pairs=2, formats=None):
         """Starts the machine and waits for its agent."""
         started = time.monotonic()
         listeners = {name: self.listen(name) for name in ("monitor", "agent")}
         for drive in self.forgetful:
             drive.start()
-        self.process = subprocess.Popen(self.command(arguments, queue_pairs), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
+        self.process = subprocess.Popen(self.command(arguments, queue_pairs, formats or {}), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=open(self.path("qemu.log"), "ab"),
                                         preexec_fn=end_with_parent)
         self.monitor = Monitor(self.accept(listeners["monitor"]), self.console)
         self.agent = Lines(self.accept(listeners["agent"]))

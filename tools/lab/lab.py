@@ -139,13 +139,13 @@ class Lab:
         differing = sorted(set(before) ^ set(after))
         return self.check(sentence, not differing, "; ".join(differing[:8]) or f"{len(after)} lines")
 
-    def boot(self, fresh=False, arguments="", forgetful_drives=0, queue_pairs=2):
+    def boot(self, fresh=False, arguments="", forgetful_drives=0, queue_pairs=2, formats=None):
         """Boots the guest, with new drives if `fresh`, of a kind that forgets if so many are named, with further kernel
-        arguments, and with so many pairs of queues for each of the sixteen."""
+        arguments, with so many pairs of queues for each of the sixteen, and with namespaces of other `formats`, by drive."""
         self.guest.cut_power()
         if fresh:
             self.guest.fresh_disks(forgetful_drives)
-        took = self.guest.boot(arguments, queue_pairs)
+        took = self.guest.boot(arguments, queue_pairs, formats)
         print(f"     {self.scenario}: booted in {took:.1f} s", flush=True)
 
     def cut_power(self, luck=None):
