@@ -434,3 +434,24 @@ fn metadata_is_of_the_blocks_of_one_namespace() {
     let misfit = error.misfit().expect("a wrong request");
     assert!(matches!(misfit, Misfit::NoMetadata { .. }) && misfit.hint().contains("nvme format"), "{misfit}");
 }
+
+#[test]
+fn what_a_member_says_of_its_failure_is_told_of_the_stripe_that_it_is_a_part_of() {
+    let members = [any_file(MIB), any_file(MIB)];
+    let first = Arc::clone(&members[0]);
+    let cut = File::from(members[1].fd().try_clone_to_owned().expect("a descriptor"));
+    let spread = Arc::new(Pair { members, chunk: 64 << 10 });
+    let mut engine =
+        Mmap::new(Arc::new(Volume { spread, first, verifies: false }), &config(2)).expect("maps");
+    cut.set_len(4096).expect("is cut short");
+    for _ in 0..2 {
+        engine.prepare(0, Op::SyncData, 0, 0);
+        let failure = finish(&mut engine).remove(0).expect("ends").expect_err("fails");
+        assert!(failure.member.is_some(), "{failure:?}");
+        let said = failure.cause.to_string();
+        assert!(said.contains("was cut short to 4096 of 1048576 bytes"), "{said}");
+    }
+    // What has failed explains no later request.
+    engine.prepare(0, Op::Read, 0, BLOCK);
+    finish(&mut engine).remove(0).expect("ends").expect("the first member is whole");
+}

@@ -51,8 +51,8 @@ pub(super) enum PartOutcome {
     More,
     /// It is to be made again.
     Retry,
-    /// It was the last one.
-    Last(Result<(), (Option<MemberFailure>, RequestError)>),
+    /// It was the last one; of a request that failed, with the id of the part that is told, where one is at fault.
+    Last(Result<(), (Option<(u32, MemberFailure)>, RequestError)>),
 }
 
 /// The parts of all slots.
@@ -255,7 +255,7 @@ impl Parts {
 
     /// What is to be said of a request that failed: of the member at fault, and why.
     #[cold]
-    fn failure(&self, request: Request) -> (Option<MemberFailure>, RequestError) {
+    fn failure(&self, request: Request) -> (Option<(u32, MemberFailure)>, RequestError) {
         let Some((id, result)) = request.failed else {
             return (None, RequestError::Short { transferred: u64::from(request.covered) });
         };
@@ -267,6 +267,6 @@ impl Parts {
         };
         // The bytes before the part at fault were transferred, as those of one short request are.
         let cause = RequestError::of(result, u64::from(part.start));
-        (Some(member), cause)
+        (Some((id, member)), cause)
     }
 }

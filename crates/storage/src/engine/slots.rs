@@ -116,7 +116,7 @@ pub(super) struct Slots {
     may_write: bool,
     /// Requests that were not made, by their slots, and why; until they are told.
     refused: BTreeMap<u32, io::Error>,
-    /// The errors of a device that is driven by its own calls, which say more than an errno, by slot.
+    /// Errors that say more than an errno, by the part that met them; until its request is told.
     explained: BTreeMap<u32, io::Error>,
     /// The priorities of requests by slot; none as long as none has any.
     priorities: Vec<IoPriority>,
@@ -405,13 +405,10 @@ impl Slots {
         true
     }
 
-    /// Keeps the error behind the result of part `id`, for the failure that [`Slots::finish`] makes of it. Of a
-    /// device that is made of others the part's member is named instead.
+    /// Keeps the error behind the result of part `id`, for the failure that [`Slots::finish`] makes of it.
     #[cold]
     pub fn explain(&mut self, id: u32, error: io::Error) {
-        if self.parts.is_none() {
-            self.explained.insert(id, error);
-        }
+        self.explained.insert(id, error);
     }
 
     #[cold]
@@ -440,6 +437,7 @@ impl Slots {
         let ended = match parts.finish(id, state.length, result) {
             PartOutcome::More => return Outcome::More,
             PartOutcome::Retry => {
+                self.explained.remove(&id);
                 self.retries += 1;
                 return Outcome::Retry;
             }
@@ -450,11 +448,17 @@ impl Slots {
         let Slot { op, offset, length, .. } = *state;
         match ended {
             Ok(()) => Outcome::Done(slot),
-            Err((member, cause)) => {
-                let (member, cause) = match self.refused.remove(&slot) {
+            Err((part, cause)) => {
+                let (part, cause) = match self.refused.remove(&slot) {
                     Some(error) => (None, RequestError::Os(error)),
-                    None => (member, cause),
+                    None => (part, cause),
                 };
+                let explained = part.as_ref().and_then(|(id, _)| self.explained.remove(id));
+                let (member, cause) =
+                    (part.map(|(_, member)| member), explained.map_or(cause, RequestError::Os));
+                // Of the other parts none is told.
+                let ids = self.ids_of(slot);
+                self.explained.retain(|id, _| !ids.contains(id));
                 if op == Op::Write || op.is_sync() {
                     self.device.writing_failed();
                 }
