@@ -381,6 +381,8 @@ fn a_write_that_is_to_be_atomic_is_made_so_or_refused() {
             eprintln!("SKIPPED: {} is not to be had here", choice.word());
             continue;
         };
+        let features = storage::on_engine!(&engine, engine => engine.features());
+        assert!(features.contains(&"atomic writes".to_owned()), "{}: {features:?}", choice.word());
         let endings = storage::on_engine!(&mut engine, engine => {
             engine.prepare(0, Op::Write, 0, BLOCK);
             let mut endings = rig::finish(engine);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
-use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
+use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure, write_features};
 use crate::aio_abi::{self as abi, IoEvent, Iocb};
 use crate::device::Device;
 use crate::device::sys::Signal;
@@ -309,7 +309,7 @@ impl<K: Kernel> Engine for Libaio<K> {
     }
 
     fn features(&self) -> Vec<String> {
-        self.slots.page_feature().into_iter().collect()
+        write_features(self.write_flags).chain(self.slots.page_feature()).collect()
     }
 
     answered_by_slots!();

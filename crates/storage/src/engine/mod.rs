@@ -141,6 +141,11 @@ impl EngineConfig {
     }
 }
 
+/// Words for the record, of flags of writes as [`EngineConfig::write_flags`] has them.
+fn write_features(flags: u32) -> impl Iterator<Item = String> {
+    (flags != 0).then(|| "atomic writes".to_owned()).into_iter()
+}
+
 impl Default for EngineConfig {
     /// One request of 4 KiB at a time.
     fn default() -> Self {

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::io;
 
-use crate::engine::Op;
+use crate::engine::{Op, write_features};
 use crate::nvme::RANGE_BYTES;
 use crate::uring_abi::{self as abi, Cqe, Sqe};
 
@@ -122,6 +122,10 @@ impl Form for Plain {
     const SETUP: u32 = 0;
     type Sqe = Sqe;
     type Cqe = Cqe;
+
+    fn features(&self) -> Vec<String> {
+        write_features(self.write_flags).collect()
+    }
 
     #[inline(always)]
     fn entry(&self, request: &Request) -> Sqe {
