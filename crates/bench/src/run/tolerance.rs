@@ -5,7 +5,7 @@
 //! was written before it may be lost.
 
 use measure::record::FailedRequests;
-use storage::engine::{Op, RequestError, RequestFailure};
+use storage::engine::{Op, RequestFailure};
 
 use super::BenchError;
 use crate::verify::VerifyFailure;
@@ -46,11 +46,7 @@ impl Failures {
             Op::Write | Op::Trim => &self.tolerance.writes,
             Op::SyncData | Op::Sync => &[],
         };
-        let number = match &failure.cause {
-            RequestError::Os(error) => error.raw_os_error(),
-            RequestError::Short { .. } => None,
-        };
-        match number.filter(|number| tolerated.contains(number)) {
+        match failure.cause.errno().filter(|number| tolerated.contains(number)) {
             Some(number) => {
                 let first = format!("{failure}: {}", failure.cause);
                 self.count(failure.op.word(), number, failure.cause.to_string(), first);
@@ -91,6 +87,7 @@ pub(super) fn add(seen: &mut Vec<FailedRequests>, more: FailedRequests) {
 mod tests {
     use super::*;
     use std::io;
+    use storage::engine::{IoFailure, RequestError};
 
     fn failure(op: Op, cause: RequestError) -> RequestFailure {
         RequestFailure { op, device: "d".to_owned(), offset: 4096, length: 512, member: None, cause }
@@ -98,6 +95,23 @@ mod tests {
 
     fn os(number: i32) -> RequestError {
         RequestError::Os(io::Error::from_raw_os_error(number))
+    }
+
+    #[test]
+    fn what_a_drive_answers_and_a_tag_that_is_wrong_are_errors_of_input_and_output() {
+        use storage::engine::{Tag, TagMismatch};
+        let tolerance = Tolerance { reads: vec![5], ..Tolerance::default() };
+        let mut failures = Failures::new(Some(&tolerance));
+        let answer = || io::Error::other(IoFailure("the drive answered: Unrecovered Read Error".to_owned()));
+        let tag = TagMismatch { block: 9, offset: 4608, tag: Tag::Guard, expected: 1, found: 2 };
+        let tag = io::Error::new(io::ErrorKind::InvalidData, tag);
+        for error in [answer(), tag] {
+            failures.request(failure(Op::Read, RequestError::Os(error))).expect("is tolerated");
+        }
+        assert!(failures.seen[0].count == 2 && failures.seen[0].first.ends_with("Unrecovered Read Error"));
+        for (op, error) in [(Op::Write, answer()), (Op::Read, io::Error::other("something else"))] {
+            failures.request(failure(op, RequestError::Os(error))).expect_err("is not tolerated");
+        }
     }
 
     #[test]

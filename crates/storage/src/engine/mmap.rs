@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::parts::Part;
 use super::slots::{Begun, CONFIGURE, Outcome, Slots, answered_by_slots, check_local, discard};
-use super::{Engine, EngineConfig, EngineError, Op, RequestFailure};
+use super::{Engine, EngineConfig, EngineError, IoFailure, Op, RequestFailure};
 use crate::device::{Device, sys};
 use crate::kernel::{Kernel, Linux};
 use crate::mapping::{BusError, Mapping};
@@ -130,7 +130,7 @@ impl<K: Kernel> Mmap<K> {
         if left < bytes as u64 {
             return left as i64;
         }
-        self.slots.explain(part.id, io::Error::other(BUS_ERROR));
+        self.slots.explain(part.id, IoFailure::error(BUS_ERROR));
         -i64::from(libc::EIO)
     }
 }

@@ -229,6 +229,29 @@ impl RequestError {
     }
 }
 
+/// An I/O error (EIO) in the words of who knows more of it: a drive's answer, for instance. It is within the error of
+/// [`RequestError::Os`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct IoFailure(pub String);
+
+impl IoFailure {
+    fn error(words: impl Into<String>) -> std::io::Error {
+        std::io::Error::other(Self(words.into()))
+    }
+}
+
+impl RequestError {
+    /// The number of the error: the kernel's, and EIO where the drive, or the check of what it has returned, says in words what is wrong.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        let Self::Os(error) = self else { return None };
+        let told =
+            || error.get_ref().is_some_and(|error| error.is::<IoFailure>() || error.is::<TagMismatch>());
+        error.raw_os_error().or_else(|| told().then_some(libc::EIO))
+    }
+}
+
 /// An engine that could not be set up or driven.
 #[derive(Debug, thiserror::Error)]
 #[error("{engine}: {operation}")]

@@ -15,7 +15,7 @@ use super::protection::{Protected, check_alone};
 use super::writes::{MakeCommand, WriteChoice};
 use super::{EngineConfig, EngineError, IoUring};
 use crate::device::{Device, Namespace};
-use crate::engine::{Misfit, Op, RequestError};
+use crate::engine::{IoFailure, Misfit, Op, RequestError};
 use crate::kernel::{Kernel, Linux};
 use crate::nvme::{
     Command, MOST_RANGES, RANGE_BYTES, URING_COMMAND, placement_identifiers, range, status_words,
@@ -223,7 +223,7 @@ impl Form for Commands {
                 let transfers = matches!(asked.op, Op::Read | Op::Write);
                 (if transfers { self.inside(&asked) as i64 } else { 0 }, None)
             }
-            Ok(status) => (-i64::from(libc::EIO), Some(io::Error::other(status_words(status)))),
+            Ok(status) => (-i64::from(libc::EIO), Some(IoFailure::error(status_words(status)))),
             Err(_) if result == -libc::EINVAL => {
                 (i64::from(result), Some(io::Error::new(io::ErrorKind::InvalidInput, NOT_TAKEN)))
             }
@@ -231,7 +231,7 @@ impl Form for Commands {
             // a thousand times at half a minute, would look like a slow drive.
             Err(_) if result == -libc::EINTR => {
                 let words = "the driver gave the command up (time-out or reset)";
-                (-i64::from(libc::EIO), Some(io::Error::other(words)))
+                (-i64::from(libc::EIO), Some(IoFailure::error(words)))
             }
             Err(_) => (i64::from(result), None),
         }

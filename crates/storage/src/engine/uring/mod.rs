@@ -44,7 +44,7 @@ use self::ring::Ring;
 use self::setup::{not_set_up, setup, setup_features};
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
-use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Misfit, Op, RequestFailure};
+use super::{Engine, EngineConfig, EngineError, IoFailure, LONGEST_WAIT, Misfit, Op, RequestFailure};
 use crate::device::Device;
 use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
@@ -496,7 +496,7 @@ impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
             let (result, error) = self.form.outcome(result, || asked(&self.slots.part(id)));
             let others = self.ranges.ending_with(id);
             if let Some(error) = error {
-                let again = |error: &io::Error| io::Error::new(error.kind(), error.to_string());
+                let again = |error: &io::Error| io::Error::new(error.kind(), IoFailure(error.to_string()));
                 others.iter().for_each(|other| self.slots.explain(*other, again(&error)));
                 self.slots.explain(id, error);
             }
