@@ -108,13 +108,14 @@ impl Drive {
         let initial = u64::from(command.cdw3) << 32 | u64::from(command.cdw14);
         let mask = if of.protection.is_some_and(|format| format.guard == Guard::Bits64) { 48 } else { 32 };
         let checks_reference = command.cdw12 >> 26 & 1 == 1;
-        if let Some(format) = of.protection.filter(|_| checks_reference) {
-            if format.kind == 3 || (format.kind == 1 && initial != first & ((1 << mask) - 1)) {
-                return INVALID_PROTECTION;
-            }
+        let is_invalid = |format: ProtectionFormat| {
+            format.kind == 3 || (format.kind == 1 && initial != first & ((1 << mask) - 1))
+        };
+        if checks_reference && of.protection.is_some_and(is_invalid) {
+            return INVALID_PROTECTION;
         }
         for at in 0..count as usize {
-            let reference = initial + at as u64 & ((1 << mask) - 1);
+            let reference = (initial + at as u64) & ((1 << mask) - 1);
             let block = &mut data[at * of.block_bytes() as usize..][..of.block_bytes() as usize];
             let (data, inner) = block.split_at_mut(data_bytes);
             let metadata = match of.transfer {
