@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use super::channel::{Channel, answered_by_channel};
 use super::sys::{self, Status};
 use super::{Device, DeviceKind, Geometry, OpenError, OpenOptions, ZeroOptions, failed, open_error};
-use crate::safety::{self, Obstacle, Refusal};
+use crate::safety::{self, Obstacle, Refusal, Signature};
 use crate::sysfs::{DeviceNumber, Sysfs};
 
 /// An open block device.
@@ -133,12 +133,17 @@ fn claim(path: &Path, status: &Status, options: &OpenOptions) -> Result<File, Op
     if !is_given_up(number, &options.destroy) {
         let found = safety::signatures(&file, length(&file).unwrap_or(0))
             .map_err(|e| failed(path, "reading signatures", e))?;
-        let found: Vec<_> = found.into_iter().map(Obstacle::Signature).collect();
-        if !found.is_empty() {
-            return Err(Refusal::new(path, found).into());
-        }
+        refuse_signed(path, found)?;
     }
     Ok(file)
+}
+
+/// Refuses what bears signatures.
+pub(super) fn refuse_signed(path: &Path, found: Vec<Signature>) -> Result<(), OpenError> {
+    match found.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::new(path, found.into_iter().map(Obstacle::Signature).collect()).into()),
+    }
 }
 
 /// Tries again for a fifth of a second where nothing but an open descriptor stands in the way: losetup, udev
@@ -166,7 +171,7 @@ fn busy(system: &Sysfs, path: &Path, number: DeviceNumber) -> OpenError {
 }
 
 /// Whether one of the names that the user gave up is this very device, under whatever name.
-fn is_given_up(number: DeviceNumber, destroy: &[PathBuf]) -> bool {
+pub(super) fn is_given_up(number: DeviceNumber, destroy: &[PathBuf]) -> bool {
     destroy.iter().any(|name| {
         sys::status_of_path(name).is_ok_and(|named| {
             named.file_type() == libc::S_IFBLK && DeviceNumber::from(named.special) == number

@@ -5,7 +5,8 @@
 //! open or signed is refused for the same reasons, and a mount that comes later is refused by the kernel. What the page cache
 //! had of the block device is forgotten at the end. A namespace whose block device cannot be found, or
 //! that turns out to be another one, is not written. The block device is found by [`crate::sysfs`] and then asked for
-//! its namespace's number and size, so that no name decides.
+//! its namespace's number and size, so that no name decides. Linux gives a namespace whose metadata the block layer cannot
+//! have a block device of no size, which shows nothing of what is stored: its signatures are looked for by commands.
 //!
 //! The synchronous path sends one command at a time. Discards are left to the block device, which knows the ranges that the
 //! drive takes.
@@ -32,6 +33,7 @@ use crate::nvme::{
     self, BlockMetadata, Command, Identity, MetadataTransfer, ProtectionAction, TagChecks, Tags,
     WITH_METADATA,
 };
+use crate::safety;
 use crate::sysfs::{self, DeviceNumber, NoTwin, Sysfs};
 
 /// The most bytes of one command of the synchronous path, whole blocks of any size.
@@ -156,7 +158,7 @@ pub(crate) fn open(
         false => None,
     };
     let queue = number.and_then(|number| system.queue(number));
-    Ok(NamespaceDevice {
+    let device = NamespaceDevice {
         spec,
         path: path.to_owned(),
         file,
@@ -179,7 +181,27 @@ pub(crate) fn open(
             memory_alignment: identity.block_bytes,
         },
         size: usable,
-    })
+    };
+    device.check_signatures(character, identity.bytes(), &options.destroy)?;
+    Ok(device)
+}
+
+/// Refuses a namespace whose data bear signatures that its block device, of `claimed` bytes, has not shown. `read` reads whole
+/// blocks, `at_once` bytes of them at most.
+fn check_hidden(
+    path: &Path,
+    (claimed, metadata, data): (u64, &BlockMetadata, u64),
+    at_once: usize,
+    read: &dyn Fn(&mut [u8], u64) -> io::Result<()>,
+) -> Result<(), OpenError> {
+    if claimed > 0 {
+        return Ok(());
+    }
+    let read = |buffer: &mut [u8], at: u64| {
+        metadata.read_data(buffer, at, &mut AlignedBuffer::zeroed(at_once, 4096), read)
+    };
+    let found = safety::signatures_in(&read, data).map_err(|e| failed(path, "reading signatures", e))?;
+    block::refuse_signed(path, found)
 }
 
 /// The most bytes of one command to blocks of `block` bytes, where the driver takes `limit_kib`. Where it does not say, what
@@ -257,6 +279,28 @@ fn is_character(status: &Status, number: DeviceNumber) -> bool {
 }
 
 impl NamespaceDevice {
+    /// Looks for signatures on the `data` bytes of the namespace where it is claimed, its block device could not be looked at, and
+    /// `destroy` does not give it up by either of its names.
+    fn check_signatures(
+        &self,
+        character: DeviceNumber,
+        data: u64,
+        destroy: &[PathBuf],
+    ) -> Result<(), OpenError> {
+        let (Some(claimed), Some(metadata)) = (&self.claimed, &self.namespace.metadata) else {
+            return Ok(());
+        };
+        let is_named =
+            |name: &PathBuf| sys::status_of_path(name).is_ok_and(|named| is_character(&named, character));
+        let is_given_up = self.namespace.twin.is_some_and(|twin| block::is_given_up(twin, destroy))
+            || destroy.iter().any(is_named);
+        if is_given_up {
+            return Ok(());
+        }
+        let sizes = (claimed.size(), metadata, data);
+        check_hidden(&self.path, sizes, self.bounce().len(), &|blocks, start| self.read_blocks(blocks, start))
+    }
+
     /// `error` where the request reaches beyond the end.
     fn bounded(&self, length: usize, offset: u64, error: io::ErrorKind) -> io::Result<()> {
         let end = offset.checked_add(length as u64);
@@ -471,6 +515,49 @@ mod tests {
         for (claimed, size) in [(Ok(2), 0), (Ok(3), 8 * 576), (gone(), 0)] {
             assert!(!is_namespace_of((3, other), claimed, size), "{size}");
         }
+    }
+
+    /// Metadata of 64 bytes for each block of 4096.
+    fn metadata(transfer: MetadataTransfer) -> BlockMetadata {
+        let action = ProtectionAction::Host;
+        BlockMetadata { data_bytes: 4096, bytes: 64, transfer, action, protection: None }
+    }
+
+    #[test]
+    fn a_namespace_that_its_block_device_does_not_show_is_looked_at_for_signatures_by_commands() {
+        const BLOCKS: usize = 1000;
+        for transfer in [MetadataTransfer::Interleaved, MetadataTransfer::Separate] {
+            let of = metadata(transfer);
+            let block = of.block_bytes() as usize;
+            let look = |stored: &[u8], claimed: u64| {
+                let read = |blocks: &mut [u8], start: u64| {
+                    assert!(start.is_multiple_of(block as u64) && blocks.len().is_multiple_of(block));
+                    blocks.copy_from_slice(&stored[start as usize..][..blocks.len()]);
+                    Ok(())
+                };
+                check_hidden(Path::new("ng"), (claimed, &of, BLOCKS as u64 * 4096), 7 * block, &read)
+            };
+            // What was never written has metadata of ones.
+            let blank: Vec<u8> = [vec![0; 4096], vec![0xff; block - 4096]].concat().repeat(BLOCKS);
+            look(&blank, 0).expect("bears nothing");
+            // btrfs begins at 64 KiB, and a backup GPT is the last 512 bytes.
+            for (number, at, magic) in [(16, 64, &b"_BHRfS_M"[..]), (BLOCKS - 1, 4096 - 512, b"EFI PART")] {
+                let mut signed = blank.clone();
+                signed[number * block + at..][..magic.len()].copy_from_slice(magic);
+                let error = look(&signed, 0).expect_err("bears something");
+                assert!(matches!(error, OpenError::InUse(_)), "{transfer:?}: {error:?}");
+                look(&signed, BLOCKS as u64 * 4096).expect("was looked at by the block device");
+            }
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_cannot_be_read_is_not_taken_for_unsigned() {
+        let of = metadata(MetadataTransfer::Interleaved);
+        let fails = |_: &mut [u8], _: u64| Err(io::Error::from_raw_os_error(libc::EIO));
+        let error =
+            check_hidden(Path::new("ng"), (0, &of, 1 << 20), 4160, &fails).expect_err("cannot be read");
+        assert!(matches!(error, OpenError::Io { operation: "reading signatures", .. }), "{error:?}");
     }
 
     #[test]

@@ -14,6 +14,8 @@
 //! whose application tag is 0xffff, of type 3 with a reference tag of all ones besides, is not checked by anybody: it is what a
 //! drive answers for a block that was never written.
 
+use std::io;
+
 use super::command::Command;
 use super::crc;
 
@@ -280,6 +282,31 @@ impl BlockMetadata {
     #[must_use]
     pub fn separate_bytes(&self, blocks: usize) -> usize {
         if self.transfer == MetadataTransfer::Separate { blocks * self.bytes as usize } else { 0 }
+    }
+
+    /// Reads data without metadata, from byte `at` of what the blocks hold of them. `read` reads whole blocks, from an offset in bytes
+    /// of data and interleaved metadata; as many at a time as `bounce` has room for, which is one at least.
+    pub fn read_data(
+        &self,
+        buffer: &mut [u8],
+        at: u64,
+        bounce: &mut [u8],
+        read: &dyn Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (block, data) = (self.block_bytes() as usize, self.data_bytes as usize);
+        let mut done = 0;
+        while done < buffer.len() {
+            let place = at + done as u64;
+            let (first, skip) = (place / data as u64, (place % data as u64) as usize);
+            let rest = &mut buffer[done..];
+            let count = (skip + rest.len()).div_ceil(data).min(bounce.len() / block);
+            let blocks = &mut bounce[..count * block];
+            read(blocks, first * block as u64)?;
+            let bytes = blocks.chunks_exact(block).flat_map(|block| &block[..data]).skip(skip);
+            rest.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            done += (count * data - skip).min(rest.len());
+        }
+        Ok(())
     }
 
     /// A read or write from a block on, as the namespace's format asks. Metadata in a buffer of its own lies at `metadata`.
