@@ -21,9 +21,17 @@ pub(crate) fn namespaced(twin: Option<DeviceNumber>) -> Arc<dyn Device> {
 
 /// The same, whose blocks have this metadata.
 pub(crate) fn with_metadata(twin: Option<DeviceNumber>, metadata: Option<BlockMetadata>) -> Arc<dyn Device> {
-    let namespace = Namespace { nsid: 1, block_bytes: 512, metadata, most_bytes: 64 << 10, twin };
-    let below = open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing()).expect("memory");
+    let block_bytes = metadata.map_or(512, |metadata| metadata.block_bytes());
+    let namespace = Namespace { nsid: 1, block_bytes, metadata, most_bytes: 64 << 10, twin };
+    let below = open(&"mem:8m".parse().expect("a spec"), &OpenOptions::writing()).expect("memory");
     Arc::new(Namespaced { below, namespace })
+}
+
+/// Labelled and joined to one device.
+pub(crate) fn joined(members: Vec<Arc<dyn Device>>) -> Arc<dyn Device> {
+    volume::create_on(&members, &volume::NewVolume::default()).expect("labels");
+    let (volume, _) = volume::Volume::of_members(members).expect("a volume");
+    Arc::clone(volume.device())
 }
 
 impl Device for Namespaced {

@@ -348,8 +348,8 @@ fn check_verify(device: &Arc<dyn Device>, workload: &Workload) -> Result<(), Ben
     let is_changed = |metadata: BlockMetadata| {
         metadata.transfer == MetadataTransfer::Interleaved && metadata.protection.is_some()
     };
-    let metadata = device.namespace().and_then(|namespace| namespace.metadata);
-    let Some(verify) = workload.verify.filter(|_| metadata.is_some_and(is_changed)) else { return Ok(()) };
+    let mut metadata = device::leaves(device).iter().filter_map(|leaf| leaf.namespace()?.metadata);
+    let Some(verify) = workload.verify.filter(|_| metadata.any(is_changed)) else { return Ok(()) };
     Err(BenchError::Invalid(workload::InvalidWorkload {
         option: "verify",
         value: verify.word().to_owned(),
@@ -458,13 +458,17 @@ mod tests {
             action: ProtectionAction::Host,
             protection,
         };
-        let check = |metadata, workload: &Workload| {
-            check_verify(&crate::namespaced::with_metadata(None, metadata), workload)
-        };
+        let of = |metadata| crate::namespaced::with_metadata(None, metadata);
+        let check = |metadata, workload: &Workload| check_verify(&of(metadata), workload);
         let within = Some(metadata(MetadataTransfer::Interleaved, Some(format)));
         let error = check(within, &verified).expect_err("is refused");
         assert!(error.is_about_the_request() && error.hint().expect("a hint").contains("pi_chk"));
         assert!(check(within, &Workload::default()).is_ok());
+        // Nor where they are of one of several devices.
+        let several = crate::namespaced::joined(vec![of(None), of(within)]);
+        let error = check_verify(&several, &verified).expect_err("is refused");
+        assert!(error.is_about_the_request());
+        assert!(check_verify(&crate::namespaced::joined(vec![of(None), of(None)]), &verified).is_ok());
         assert!(check(Some(metadata(MetadataTransfer::Separate, Some(format))), &verified).is_ok());
         assert!(check(Some(metadata(MetadataTransfer::Interleaved, None)), &verified).is_ok());
         assert!(check(None, &verified).is_ok());
