@@ -86,13 +86,13 @@ pub trait Form: Debug + 'static {
     /// The entry that makes a request; never called for a discard.
     fn entry(&self, request: &Request) -> Self::Sqe;
 
-    /// Whether blocks have protection information that [`seal`](Self::seal) makes and [`check`](Self::check) checks.
+    /// Whether blocks have metadata that [`seal`](Self::seal) makes and [`check`](Self::check) checks.
     #[inline(always)]
     fn is_protected(&self) -> bool {
         false
     }
 
-    /// Makes the protection information of what a slot is about to write to an offset.
+    /// Makes what does not come from the caller of the metadata of what a slot is about to write to an offset.
     fn seal(&mut self, _slot: u32, _offset: u64, _data: &mut [u8]) {}
 
     /// Checks that of what a slot has read from an offset.

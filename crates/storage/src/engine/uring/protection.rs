@@ -1,7 +1,7 @@
 //! Protection information of a ring of NVMe commands: of one namespace, whose blocks have metadata.
 //!
-//! 1. Before a write is the kernel's, its tuples are made in its slot, or in the slot's metadata; a write that is made again has
-//!    them already.
+//! 1. Before a write is the kernel's, its tuples are made in its slot, or in the slot's metadata, which is zeros but for them; a
+//!    write that is made again has them already.
 //! 2. Its command says what the controller is to check or to make, and where metadata is that lies apart.
 //! 3. When a read has come back whole, and its buffer is the caller's again, its tuples are checked; a request of which one is wrong
 //!    has failed.
@@ -83,13 +83,15 @@ impl Protected {
         self.metadata.on(command, block, separate, &self.tags)
     }
 
-    /// Makes the tuples of what a slot is about to write to an offset.
+    /// Makes the metadata that lies apart, and the tuples, of what a slot is about to write to an offset.
     pub fn seal(&mut self, slot: u32, offset: u64, blocks: &mut [u8]) {
+        let separate = self.separate.get_mut(slot as usize).map_or(&mut [][..], |buffer| &mut buffer[..]);
+        // A read may have left the metadata of other blocks in it.
+        separate.fill(0);
         if !self.metadata.is_sealed_here() {
             return;
         }
         let first = offset / u64::from(self.metadata.block_bytes());
-        let separate = self.separate.get_mut(slot as usize).map_or(&mut [][..], |buffer| &mut buffer[..]);
         self.metadata.seal(blocks, separate, first, self.tags.application);
     }
 

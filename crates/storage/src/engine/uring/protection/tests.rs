@@ -217,6 +217,23 @@ fn metadata_without_protection_information_comes_back_as_it_was() {
 }
 
 #[test]
+fn metadata_beside_the_data_is_zeros_but_for_the_tags_whatever_its_slot_has_read_before() {
+    for (kind, action) in
+        [(0, ProtectionAction::Controller), (1, ProtectionAction::Controller), (1, ProtectionAction::Host)]
+    {
+        let of = metadata((kind, Guard::Bits16, false, 24), false, action);
+        let Some((mut engine, controller)) = open(of, TagChecks::default()) else { return };
+        // The metadata of what was never written is ones.
+        all(&mut engine, Op::Read).into_iter().for_each(|ending| ending.expect("is read"));
+        fill(&mut engine, 5);
+        all(&mut engine, Op::Write).into_iter().for_each(|ending| ending.expect("is written"));
+        for (number, (_, with)) in controller.blocks() {
+            assert_eq!(with[..24], [0; 24], "{of:?}, block {number}");
+        }
+    }
+}
+
+#[test]
 fn a_job_and_a_namespace_that_do_not_agree_about_metadata_are_refused() {
     let host = ProtectionAction::Host;
     let of = |of: Option<BlockMetadata>, change: fn(EngineConfig) -> EngineConfig| {
