@@ -14,7 +14,7 @@ use std::io;
 
 use measure::pattern::split_mix;
 use measure::{Warning, WarningCode};
-use storage::device::Device;
+use storage::device::{BlockMetadata, Device, MetadataTransfer};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Evidence;
@@ -90,17 +90,35 @@ pub fn sample_count(devices: usize, is_raw: bool) -> usize {
 /// Places depend on `seed` alone. The region is cut into `count` equal parts and one block is drawn
 /// from each, so that no part of it goes unseen.
 pub fn sample(device: &dyn Device, offset: u64, length: u64, count: usize, seed: u64) -> io::Result<Sampled> {
-    let places = places(offset, length.min(device.size().saturating_sub(offset)), count, seed);
-    let mut contents = vec![0; places.len() * SAMPLE_BYTES];
-    for (block, place) in contents.chunks_exact_mut(SAMPLE_BYTES).zip(places) {
+    let metadata = interleaved(device);
+    let unit = metadata.as_ref().map_or(SAMPLE_BYTES, sampled_bytes);
+    let length = length.min(device.size().saturating_sub(offset));
+    let places = places(unit as u64, (offset, length), count, seed);
+    let mut contents = vec![0; places.len() * unit];
+    for (block, place) in contents.chunks_exact_mut(unit).zip(places) {
         device.read_at(block, place)?;
     }
-    Ok(examine(contents.chunks_exact(SAMPLE_BYTES)))
+    let Some(metadata) = metadata else { return Ok(examine(contents.chunks_exact(unit))) };
+    let (block, data) = (metadata.block_bytes() as usize, metadata.data_bytes as usize);
+    let contents: Vec<u8> = contents.chunks_exact(block).flat_map(|block| &block[..data]).copied().collect();
+    Ok(examine(contents.chunks_exact(unit / block * data)))
 }
 
-/// Offsets of the blocks to draw, multiples of [`SAMPLE_BYTES`], ascending and distinct.
-fn places(offset: u64, length: u64, count: usize, seed: u64) -> Vec<u64> {
-    let step = SAMPLE_BYTES as u64;
+/// The metadata of a device's blocks where a read has it between the data. It says nothing of them: in blocks that were never
+/// written it is ones, and data are zeros.
+fn interleaved(device: &dyn Device) -> Option<BlockMetadata> {
+    let metadata = device.namespace()?.metadata;
+    metadata.filter(|metadata| metadata.transfer == MetadataTransfer::Interleaved)
+}
+
+/// Bytes of whole blocks, with their metadata, whose data are [`SAMPLE_BYTES`], or of one block where its data are more.
+fn sampled_bytes(metadata: &BlockMetadata) -> usize {
+    let blocks = (SAMPLE_BYTES as u32 / metadata.data_bytes).max(1);
+    (blocks * metadata.block_bytes()) as usize
+}
+
+/// Offsets of the blocks to draw from a region (its offset, its length), multiples of their length `step`, ascending and distinct.
+fn places(step: u64, (offset, length): (u64, u64), count: usize, seed: u64) -> Vec<u64> {
     let first = offset.div_ceil(step);
     let blocks = (offset.saturating_add(length) / step).saturating_sub(first);
     let parts = (count as u64).min(blocks);
@@ -274,10 +292,37 @@ mod tests {
         let (length, hole) = (20_000u64 << 12, 1_000u64 << 12);
         for seed in 0..50 {
             let start = splitmix(seed) % (length - hole);
-            let drawn = places(0, length, sample_count(1, true), seed);
+            let drawn = places(4096, (0, length), sample_count(1, true), seed);
             let zero = drawn.iter().filter(|place| (start..start + hole).contains(place)).count();
             let sampled = Sampled { blocks: drawn.len(), zero, ..Sampled::default() };
             assert!(sampled.seems_never_written(), "seed {seed}: {zero} of {}", drawn.len());
+        }
+    }
+
+    #[test]
+    fn of_blocks_with_metadata_between_their_data_the_data_are_looked_at() {
+        for (data_bytes, bytes) in [(512, 8), (4096, 64)] {
+            let metadata = BlockMetadata {
+                data_bytes,
+                bytes,
+                transfer: MetadataTransfer::Interleaved,
+                action: storage::device::ProtectionAction::Host,
+                protection: None,
+            };
+            let device = crate::namespaced::with_metadata(None, Some(metadata));
+            let block = metadata.block_bytes() as usize;
+            let fill = |data: &dyn Fn(u64) -> Vec<u8>| {
+                for number in 0..device.size() / block as u64 {
+                    let whole = [data(number), vec![0xff; bytes as usize]].concat();
+                    device.write_at(&whole, number * block as u64).expect("memory");
+                }
+                sample(&*device, 0, device.size(), sample_count(1, true), 3).expect("memory")
+            };
+            let unwritten = fill(&|_| vec![0; data_bytes as usize]);
+            assert!(unwritten.zero == 256 && unwritten.seems_never_written(), "{unwritten:?}");
+            let written = fill(&|number| random(number, data_bytes as usize));
+            assert_eq!((written.blocks, written.zero, written.repeated), (256, 0, 0));
+            assert!(written.compressed_ratio > 0.998, "the ones are no data: {}", written.compressed_ratio);
         }
     }
 
@@ -304,12 +349,13 @@ mod tests {
         #[test]
         fn drawn_blocks_lie_within_the_region_and_apart(
             offset in 0u64..1 << 40, length in 0u64..1 << 40, count in 0usize..200, seed in any::<u64>(),
+            step in prop_oneof![Just(SAMPLE_BYTES as u64), Just(4160), Just(8 * 520)],
         ) {
-            let places = places(offset, length, count, seed);
+            let places = places(step, (offset, length), count, seed);
             prop_assert!(places.len() <= count);
             for place in &places {
-                prop_assert!(*place >= offset && place + SAMPLE_BYTES as u64 <= offset + length);
-                prop_assert_eq!(place % SAMPLE_BYTES as u64, 0);
+                prop_assert!(*place >= offset && place + step <= offset + length);
+                prop_assert_eq!(place % step, 0);
             }
             prop_assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
         }
