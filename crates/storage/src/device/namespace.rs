@@ -372,14 +372,6 @@ impl NamespaceDevice {
         unsafe { nvme::submit(self.file.as_fd(), command) }
     }
 
-    /// A place of this device as the block device has it, which has no metadata.
-    fn of_data(&self, bytes: u64) -> u64 {
-        match self.namespace.metadata {
-            Some(metadata) => bytes / u64::from(metadata.block_bytes()) * u64::from(metadata.data_bytes),
-            None => bytes,
-        }
-    }
-
     /// The block device, where the namespace may be written.
     fn writable(&self) -> io::Result<&BlockDevice> {
         let read_only = || io::Error::new(io::ErrorKind::PermissionDenied, "opened for reading only");
@@ -464,7 +456,12 @@ impl Device for NamespaceDevice {
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         let block = self.writable()?;
         self.bounded(usize::try_from(length).unwrap_or(usize::MAX), offset, io::ErrorKind::InvalidInput)?;
-        block.discard(self.of_data(offset), self.of_data(length))
+        if block.size() == 0 {
+            // It takes no range. A ring's commands do (`num_range`).
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        let of_data = |bytes| self.namespace.metadata.map_or(bytes, |metadata| metadata.data_before(bytes));
+        block.discard(of_data(offset), of_data(length))
     }
 
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {

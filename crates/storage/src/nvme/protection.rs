@@ -284,6 +284,13 @@ impl BlockMetadata {
         if self.transfer == MetadataTransfer::Separate { blocks * self.bytes as usize } else { 0 }
     }
 
+    /// The bytes of data in the blocks before `place`, which is where a block begins, in bytes of what is transferred: where that
+    /// block begins for the block layer, which counts data alone.
+    #[must_use]
+    pub fn data_before(&self, place: u64) -> u64 {
+        place / u64::from(self.block_bytes()) * u64::from(self.data_bytes)
+    }
+
     /// Reads data without metadata, from byte `at` of what the blocks hold of them. `read` reads whole blocks, from an offset in bytes
     /// of data and interleaved metadata; as many at a time as `bounce` has room for, which is one at least.
     pub fn read_data(
@@ -440,6 +447,24 @@ mod tests {
         };
         let command = stripped.on(read, 9, 0x7000, &tags(ALL));
         assert_eq!((command.metadata, command.metadata_len), (0, 0), "nothing is transferred");
+    }
+
+    #[test]
+    fn the_block_layer_counts_data_alone() {
+        let of = |transfer| BlockMetadata {
+            data_bytes: 4096,
+            bytes: 64,
+            transfer,
+            action: ProtectionAction::Host,
+            protection: None,
+        };
+        let interleaved = of(MetadataTransfer::Interleaved);
+        assert_eq!([0, 4160, 7 * 4160].map(|place| interleaved.data_before(place)), [0, 4096, 7 * 4096]);
+        // More blocks than 32 bits count.
+        assert_eq!(interleaved.data_before(5_000_000_000 * 4160), 5_000_000_000 * 4096);
+        for transfer in [MetadataTransfer::Separate, MetadataTransfer::None] {
+            assert_eq!(of(transfer).data_before(7 * 4096), 7 * 4096);
+        }
     }
 
     #[test]
