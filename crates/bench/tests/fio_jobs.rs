@@ -402,7 +402,6 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("ioengine=io_uring_cmd\napptag=0xffff", "checked by no drive"),
         ("ioengine=io_uring_cmd\napptag_mask=-1", "not a number of 16 bits"),
         ("ioengine=io_uring_cmd\nmd_per_io_size=8g", "out of range"),
-        ("ioengine=io_uring_cmd\nrw=trim\npi_act=1", "what is discarded has no metadata"),
         ("ioengine=io_uring_cmd\nrw=write\npi_act=1\nwrite_mode=zeroes", "move no data, and no metadata"),
         ("rw=trim\nnum_range=8", "it belongs to io_uring_cmd, and the engine is psync"),
         ("ioengine=io_uring_cmd\nrw=write\nnum_range=8", "only discards have ranges"),
@@ -577,6 +576,9 @@ fn what_becomes_of_metadata_is_said_by_any_of_its_keys_and_has_fios_defaults_oth
     assert_eq!((default.tags.application, default.tags.mask), (0x1234, 0xffff));
     assert_eq!(of("pi_act=1"), Some((Controller, default)));
     assert_eq!(of("pi_act=0"), Some((Host, default)));
+    // Without a word the namespace is not opened, for discards either.
+    assert_eq!(of("rw=trim\npi_act=1"), Some((Controller, default)));
+    assert_eq!(of("rw=randtrim\nnum_range=8\npi_act=0"), Some((Host, default)));
     assert_eq!(of("md_per_io_size=0"), None);
     assert_eq!(
         of("md_per_io_size=64"),

@@ -3,7 +3,6 @@
 //! One of them says that there is such metadata; the others have fio's defaults then.
 
 use measure::Workload;
-use measure::workload::Rw;
 use storage::device::ProtectionAction;
 use storage::engine::{Protection, TagChecks};
 
@@ -33,19 +32,18 @@ impl ProtectionDraft {
         self.given.map(|_| self.action)
     }
 
-    /// What a job does that says anything of it.
+    /// What a job does that says anything of it. One that only discards says by it how long a block is.
     pub fn resolve(
         &self,
         draft: &Draft,
         workload: &Workload,
     ) -> Result<Option<(ProtectionAction, Protection)>, Fault> {
-        let Some(option) = self.given else { return Ok(None) };
+        if self.given.is_none() {
+            return Ok(None);
+        }
         if workload.rw.writes() && !draft.conduct.ring.write_commands.are_writes() {
             let reason = "these commands move no data, and no metadata that would protect them";
             return Err(("write_mode", Problem::new(reason, "write write_mode=write, or leave it out")));
-        }
-        if matches!(workload.rw, Rw::Trim | Rw::RandTrim) {
-            return Err((option, Problem::new("what is discarded has no metadata", "leave it out")));
         }
         Ok(Some((self.action, self.protection)))
     }
