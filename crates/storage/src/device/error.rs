@@ -233,9 +233,9 @@ impl OpenError {
             Self::Io { source, .. } if source.raw_os_error() == Some(libc::EMFILE) => {
                 "raise the number of open files (ulimit -n)".to_owned()
             }
-            // What the block layer makes of a block whose protection information does not fit it.
+            // What the block layer makes of a block whose protection information does not fit it, and dm-integrity of its tags.
             Self::Io { source, target, .. } if source.raw_os_error() == Some(libc::EILSEQ) => format!(
-                "a block there fails the drive's check of its protection information; if nothing on it is needed add --destroy {target}"
+                "a block there does not fit its protection information, or its tag of dm-integrity; if nothing on it is needed add --destroy {target}"
             ),
             Self::Io { .. } => return None,
         })
