@@ -86,7 +86,8 @@ impl DeviceKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Smallest unit that can be read or written; offsets and lengths of direct requests are
-    /// multiples of it. 1 where the device is not opened for direct I/O.
+    /// multiples of it. 1 where the device is not opened for direct I/O. A power of two, but where a namespace's blocks have
+    /// metadata behind their data: 520, for instance.
     pub logical_block: u32,
     /// Unit that the medium writes without reading first.
     pub physical_block: u32,
