@@ -3,6 +3,7 @@
 //! - [`acts`] are requests that move no data.
 //! - [`run`] moves threads through ramp, measured interval and tail, and counts.
 //! - [`payload`] makes what is written; [`verify`] knows it again.
+//! - [`zones`] keep requests to the write pointers of zoned drives.
 //! - [`observe`] looks at the machine from beside.
 //! - [`target`] opens devices as workloads need them; [`scratch`] lays data to read.
 //! - [`precondition`] brings a target into a known state; [`saturation`] watches it lose its freshness.
@@ -27,5 +28,6 @@ pub mod saturation;
 pub mod scratch;
 pub mod target;
 pub mod verify;
+pub mod zones;
 
 pub use run::{BenchError, Job, Outcome, Progress, RunOptions};

@@ -2,8 +2,8 @@
 //!
 //! In SNIA's order (Solid State Storage Performance Test Specification), each step optional:
 //!
-//! 1. **Purge**: BLKDISCARD over the target's region. A file has no purge; a hole is punched into it and
-//!    written again at once, and the record calls it that.
+//! 1. **Purge**: BLKDISCARD over the target's region; a host-managed zoned drive resets the zones that lie inside. A file has
+//!    no purge; a hole is punched into it and written again at once, and the record calls it that.
 //! 2. **Fill**: the region is written twice, sequentially, with random data, and flushed after each pass. What
 //!    the drives counted meanwhile (diskstats) stands beside what was written, and the lesser of the two is
 //!    what counts towards `W-UNPRECONDITIONED`. Requests are of 1 MiB, where SNIA says 128 KiB: the order of
@@ -28,16 +28,17 @@ use measure::precondition::{
 };
 use measure::saturation::{MOST_ROUNDS, ROUND};
 use measure::stats::steady::{Steadiness, steady};
-use storage::device::{Device, DeviceKind};
+use storage::device::{Device, DeviceKind, discard_pieces, whole_zones};
 
 use crate::problem::{PreconditionError, Problem};
-use crate::run::{Progress, RunOptions};
+use crate::run::{BenchError, Progress, RunOptions};
 use crate::scratch;
 use crate::target::{BenchTarget, Opened};
+use crate::zones;
 
 /// SNIA's passes over the capacity.
 pub const PASSES: u32 = 2;
-/// Bytes that are discarded at once: small enough to stop between, large enough to cost nothing.
+/// Bytes that are discarded at once, or one zone where that is more: small enough to stop between, large enough to cost nothing.
 const DISCARD: u64 = 1 << 30;
 
 /// What is to be done.
@@ -113,7 +114,12 @@ pub fn run(
         return Err(PreconditionError::NoWrites { rw: workload.rw.word() }.into());
     }
     let opened = target.opened_for_writing(workload)?;
+    if plan.how != Precondition::None {
+        zones::check_can_be_filled(&opened.device).map_err(BenchError::from)?;
+    }
     let region = aligned(&*opened.device, &target.region(&*opened.device, workload));
+    // No zone is reset of which a part lies beyond the region.
+    let region = whole_zones(&*opened.device, region);
     let mut done = Preconditioned {
         asked: plan.how,
         offset: region.start,
@@ -163,19 +169,17 @@ fn purge(
     }
     let begun = Instant::now();
     let bytes = region.end - region.start;
-    let mut offset = region.start;
-    target.contents_changed();
-    while offset < region.end {
+    target.contents_given_back();
+    for Range { start: offset, end } in discard_pieces(device, region.clone(), DISCARD) {
         watch.check()?;
-        let length = DISCARD.min(region.end - offset);
+        let length = end - offset;
         device.discard(offset, length).map_err(|source| PreconditionError::Discard {
             device: device.spec().to_owned(),
             offset,
             length,
             source,
         })?;
-        offset += length;
-        (watch.tell)(Step::Purging(offset - region.start, bytes));
+        (watch.tell)(Step::Purging(end - region.start, bytes));
     }
     if device.kind() != DeviceKind::File {
         target.written_bytes = 0;

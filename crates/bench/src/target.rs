@@ -27,6 +27,7 @@ use crate::observe::{Observer, Subject};
 use crate::problem::Problem;
 use crate::run::conduct::Conduct;
 use crate::run::{BenchError, Job, Outcome, RunOptions, run};
+use crate::zones::Zones;
 
 /// What the user allows.
 #[derive(Debug, Clone, Default)]
@@ -97,6 +98,7 @@ pub struct BenchTarget {
     open: HashMap<Way, Opened>,
     /// See [`BenchTarget::protect`].
     protection: Option<ProtectionAction>,
+    zones: Zones,
     /// What blocks drawn from a region of a device looked like, until something was written.
     sampled: HashMap<(usize, u64, u64), blocks::Sampled>,
     /// What this program is known to have written, and a purge has not undone.
@@ -130,6 +132,7 @@ impl BenchTarget {
             facts,
             open: HashMap::new(),
             protection: None,
+            zones: Zones::default(),
             sampled: HashMap::new(),
             written_bytes: 0,
             precondition: None,
@@ -177,9 +180,10 @@ impl BenchTarget {
             ..Known::default()
         };
         if workload.rw.reads() {
-            self.look(&*device, workload, &mut known)?;
+            self.look(&device, workload, &mut known)?;
         }
-        Ok(Job { device, workload: workload.clone(), observer, known, conduct: Conduct::default() })
+        let (workload, zones) = (workload.clone(), self.zones.clone());
+        Ok(Job { device, workload, observer, known, conduct: Conduct::default(), zones })
     }
 
     /// Runs a workload once.
@@ -194,6 +198,9 @@ impl BenchTarget {
     fn note_written(&mut self, workload: &Workload, result: &Result<Outcome, BenchError>) {
         if workload.rw.modifies() {
             self.contents_changed();
+        }
+        if workload.rw.modifies() && !workload.rw.writes() && !workload.is_zbd() {
+            self.contents_given_back();
         }
         if let Ok(outcome) = result {
             outcome.records.iter().for_each(|record| self.count_written(record));
@@ -224,6 +231,12 @@ impl BenchTarget {
     /// Forgets what blocks drawn from the contents looked like: something has written to them.
     pub fn contents_changed(&mut self) {
         self.sampled.clear();
+    }
+
+    /// Forgets besides what zones hold that are kept account of: parts of the target have become holes.
+    pub(crate) fn contents_given_back(&mut self) {
+        self.contents_changed();
+        self.zones.forget_data();
     }
 
     /// The part of the device that a workload works on, all its jobs together; separate devices are taken whole,
@@ -280,16 +293,32 @@ impl BenchTarget {
     }
 
     /// What is known about the region that a workload reads.
-    fn look(&mut self, device: &dyn Device, workload: &Workload, known: &mut Known) -> Result<(), Problem> {
+    fn look(
+        &mut self,
+        device: &Arc<dyn Device>,
+        workload: &Workload,
+        known: &mut Known,
+    ) -> Result<(), Problem> {
         // A mix reads what it may just have written, so only a pure reader is refused.
         let allow = self.options.allow_unwritten || workload.rw.modifies();
         let (mut written, mut sampled) = (Vec::new(), Vec::new());
         let parts = separate_parts(device, workload)?;
         let devices = parts.len();
         for (device, part, place) in parts {
-            let region = region(device, &part);
+            let region = region(&**device, &part);
+            // Of zones, no more is read than lies below their pointers.
+            let ranges = match part.is_zbd() && !part.read_beyond_wp {
+                true => self.zones.readable(device, &part, &region).map_err(BenchError::from)?,
+                false => vec![region],
+            };
+            let device = &**device;
             let count = blocks::sample_count(devices, is_raw(device));
-            written.push(check_written(device, region.clone(), allow)?);
+            for range in &ranges {
+                written.push(check_written(device, range.clone(), allow)?);
+            }
+            let Some(region) = ranges.into_iter().max_by_key(|range| range.end - range.start) else {
+                continue;
+            };
             let key = (place, region.start, region.end - region.start);
             let seen = match self.sampled.get(&key) {
                 Some(seen) => *seen,
@@ -358,19 +387,22 @@ fn check_verify(device: &Arc<dyn Device>, workload: &Workload) -> Result<(), Ben
     }))
 }
 
+/// A device, its part of a workload, and its number.
+type SeparatePart<'d> = (&'d Arc<dyn Device>, Workload, usize);
+
 /// The devices whose regions a workload visits, each with its part of the workload and its number: one, or each of
 /// separate ones.
 fn separate_parts<'d>(
-    device: &'d dyn Device,
+    device: &'d Arc<dyn Device>,
     workload: &Workload,
-) -> Result<Vec<(&'d dyn Device, Workload, usize)>, BenchError> {
+) -> Result<Vec<SeparatePart<'d>>, BenchError> {
     if device.kind() != DeviceKind::Separate {
         return Ok(vec![(device, workload.clone(), 0)]);
     }
     let members = device.members();
     let part = |(number, member): (usize, &'d Arc<dyn Device>)| {
         let part = part_of(workload, members.len() as u32, number as u32)?;
-        Ok((&**member, part, number))
+        Ok((member, part, number))
     };
     members.iter().enumerate().map(part).collect()
 }

@@ -144,7 +144,18 @@ fn zones_sequences_and_copies_reach_the_workload_and_are_written_as_they_are_rea
         assert_eq!(job(&options.collect::<String>()).workload.random_distribution, read.random_distribution);
     }
     for (options, words) in [
-        ("zonemode=zbd", "zoned devices are not supported"),
+        ("zonemode=zoned", "not a kind of zones"),
+        ("zonemode=zbd\nsize=8z", "nothing says how large"),
+        ("zonemode=zbd\nzonesize=6k\nsize=1m", "multiple of bs"),
+        ("zonemode=zbd\nzonesize=64k\nzonecapacity=128k\nsize=1m", "from bs to zonesize"),
+        ("zonemode=zbd\nzonesize=64k\nzoneskip=64k\nsize=1m", "cannot be combined"),
+        ("zonemode=zbd\nzonesize=64k\nbssplit=4k/50:8k/50\nsize=1m", "cannot be combined"),
+        ("zonemode=zbd\nzonesize=64k\nrw=randtrim\nsize=1m", "resets a zone"),
+        ("zonemode=zbd\nzonesize=64k\nfilename=a:b\nsize=1m", "of one drive"),
+        ("zonemode=zbd\nzonesize=64k\nzone_reset_frequency=2\nsize=1m", "from 0 to 1"),
+        ("zonemode=zbd\nzonesize=64k\nzone_reset_threshold=0.5\nsize=1m", "does nothing without"),
+        ("zonemode=zbd\nzonesize=64k\nrecover_zbd_write_error=1\nsize=1m", "no second time"),
+        ("max_open_zones=8\nsize=1m", "needs zonemode=zbd"),
         ("zonemode=strided\nsize=1m", "need a size"),
         ("zonesize=1m\nsize=1m", "there are no zones"),
         ("zonemode=strided\nzonesize=6k\nsize=1m", "multiple of bs"),

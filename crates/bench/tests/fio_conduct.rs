@@ -245,8 +245,14 @@ fn jobs_of_a_flow_issue_in_the_proportion_of_their_weights() {
     assert_eq!(flow, Some(Flow { id: 3, weight: 8, sleep: Duration::from_millis(1) }));
     assert_eq!(one("flow=0\nflow_id=3").conduct.flow, None);
     assert!(refusal("[a]\nfilename=/x\nflow=1\nrate=1m").contains("so does a flow"));
-    let later = refusal("[a]\nfilename=/x\nflow=1\n[b]\nfilename=/x\nstartdelay=1");
+    let later = refusal("[a]\nfilename=/x\nflow=1\n[b]\nfilename=/x\nflow=1\nstartdelay=1");
     assert!(later.contains("begin together"), "{later}");
+    let waiting = "[w]\nfilename=/x\n[a]\nfilename=/x\nflow=1\nwait_for=w\n[b]\nfilename=/x\nflow=2\n";
+    assert!(refusal(waiting).contains("begin together"));
+    JobFile::parse(&format!("{waiting}wait_for=w\n"), Path::new("test.fio"), &|_| None)
+        .expect("both begin when the first has ended");
+    let awaited = "[a]\nfilename=/x\nflow=1\n[b]\nfilename=/x\nflow=2\n[c]\nfilename=/x\nwait_for=a\n";
+    assert!(refusal(awaited).contains("none is waited for"));
     // One of the two could be done at once, and the other rests so often that it takes a second.
     for (many, few, sleep) in [("", "thinktime=8ms", 0), ("thinktime=1ms", "", 200)] {
         let text = format!(

@@ -382,7 +382,16 @@ fn a_value_that_fio_would_misread_is_refused_with_what_fio_makes_of_it() {
         ("cmd_type=nvme", "it belongs to io_uring_cmd, and the engine is psync"),
         ("ioengine=io_uring\nwritefua=1", "it belongs to io_uring_cmd, and the engine is io_uring"),
         ("ioengine=io_uring_cmd\ncmd_type=bsg", "NVMe namespaces only"),
-        ("ioengine=io_uring_cmd\nwrite_mode=zone_append", "zones are not appended to"),
+        ("ioengine=io_uring_cmd\nrw=write\nwrite_mode=zone_append", "with zonemode=zbd"),
+        (
+            "ioengine=io_uring_cmd\nrw=write\nzonemode=zbd\nzonesize=1m\nwrite_mode=zone_append/50:write/50",
+            "by all writes or by none",
+        ),
+        (
+            "ioengine=io_uring_cmd\nrw=write\nzonemode=zbd\nzonesize=1m\nwrite_mode=zeroes",
+            "only writes move the pointers",
+        ),
+        ("ioengine=io_uring_cmd\nrw=trim\nbs=1m\nzonemode=zbd\nzonesize=1m\nnum_range=4", "resets one zone"),
         ("ioengine=io_uring_cmd\nwrite_mode=erase", "not a command that writes"),
         ("ioengine=io_uring_cmd\nwrite_mode=write/40:zeroes/50", "come to 90 %"),
         ("ioengine=io_uring_cmd\nwrite_mode=write:zeroes", "has no share"),
@@ -630,6 +639,8 @@ fn verification_is_mapped_or_refused() {
     assert_eq!(job.workload.verify, Some(Verify::Xxh3));
     assert!(job.notes[0].contains("XXH3-64"));
     workload("rw=read\nverify=crc32c\ndo_verify=0");
+    // What a job only reads may be of any write, so it may be read twice.
+    assert!(workload("rw=randread\nverify=crc32c\nnorandommap").norandommap);
     for (word, verify) in [
         ("md5", Verify::Md5),
         ("sha256", Verify::Sha256),

@@ -11,6 +11,7 @@ use bench::lies::Known;
 use bench::observe::{Observer, Subject};
 use bench::run::conduct::Conduct;
 use bench::run::run;
+use bench::zones::Zones;
 use bench::{Job, RunOptions};
 use measure::Workload;
 use measure::record::RunRecord;
@@ -93,7 +94,14 @@ fn record(workload: Workload, is_slow: fn(Duration, u64) -> bool) -> RunRecord {
     let device = Arc::new(Planned { null, began: Instant::now(), is_slow });
     let nothing = tempfile::tempdir().expect("a directory");
     let observer = Observer::new(Sysfs::at(nothing.path()), Subject::default());
-    let job = Job { device, workload, observer, known: Known::default(), conduct: Conduct::default() };
+    let job = Job {
+        device,
+        workload,
+        observer,
+        known: Known::default(),
+        conduct: Conduct::default(),
+        zones: Zones::default(),
+    };
     run(&[job], RunOptions::default()).expect("is measured").records.remove(0)
 }
 

@@ -12,6 +12,7 @@ use bench::lies::Known;
 use bench::observe::{Observer, Subject};
 use bench::run::conduct::Conduct;
 use bench::run::{BenchError, run};
+use bench::zones::Zones;
 use bench::{Job, RunOptions};
 use measure::Workload;
 use measure::workload::Rw;
@@ -144,6 +145,7 @@ fn job(device: &Arc<Hanging>, workload: Workload) -> Job {
         observer,
         known: Known::default(),
         conduct: Conduct::default(),
+        zones: Zones::default(),
     }
 }
 

@@ -123,6 +123,14 @@ pub fn whole<T: FromStr>(text: &str) -> Result<T, BadValue> {
     })
 }
 
+/// A part of a whole: `0.7`.
+pub fn fraction(text: &str) -> Result<f64, BadValue> {
+    text.parse()
+        .ok()
+        .filter(|part| (0.0..=1.0).contains(part))
+        .ok_or_else(|| BadValue::new(format!("'{text}' is not a number from 0 to 1"), "for instance 0.5"))
+}
+
 /// One of the words of an enum; else the error lists them.
 pub fn word<W: Word>(text: &str) -> Result<W, BadValue> {
     W::from_word(text).ok_or_else(|| unknown_word(text, W::WORDS))

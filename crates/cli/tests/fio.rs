@@ -291,6 +291,53 @@ fn a_job_that_fills_its_file_system_says_how_far() {
     assert!(came.out.contains("data, which would be made with"), "{}", came.out);
 }
 
+/// Of the shape of fio's own examples for zoned drives, on a file whose zones are smaller than theirs.
+#[test]
+fn job_files_for_zoned_drives_are_understood_and_run_on_a_file() {
+    let folder = place();
+    let global = "[global]\ngroup_reporting\nzonemode=zbd\nzonesize=256k\nfilename=data\nfilesize=16m\n";
+    let for_time = "time_based\nruntime=300ms\n";
+    let writes = format!(
+        "{global}{for_time}rw=randwrite\nmax_open_zones=4\nbs=64k\nnumjobs=4\n[drive]\nsize=16m\nioengine=psync\n"
+    );
+    let resets = format!(
+        "{global}{for_time}rw=randwrite\nbs=64k\n[drive]\nsize=8z\noffset=24z\nioengine=psync\n\
+         zone_reset_threshold=0.7\nzone_reset_frequency=0.125\n"
+    );
+    let trims = format!(
+        "{global}{for_time}offset=24z\nsize=8z\n[warmup]\nrw=randwrite\nbs=64k\nioengine=libaio\n\
+         [writes]\nwait_for=warmup\nrw=randwrite\nbs=64k\nioengine=libaio\nflow=16\n\
+         [trims]\nwait_for=warmup\nrw=randtrim\nbs=256k\nioengine=psync\nflow=1\n"
+    );
+    for (text, jobs) in [(writes, 1), (resets, 1), (trims, 3)] {
+        job_file(folder.path(), &text);
+        let dry = works(folder.path(), &["bench", "j.fio", "--dry-run"]);
+        assert!(dry.out.contains("nothing was changed"), "{}", dry.out);
+        let document = document(folder.path());
+        let records: Vec<&Value> = match document["jobs"].as_array() {
+            Some(jobs) => jobs.iter().map(|job| &job["record"]).collect(),
+            None => vec![&document["record"]],
+        };
+        assert_eq!(records.len(), jobs, "{document}");
+        for record in records {
+            assert!(record["total"]["ios"].as_u64().is_some_and(|ios| ios > 0), "{record}");
+            assert_eq!(record["workload"]["zonemode"], "zbd");
+        }
+    }
+    // What was written in this process is read in a later section, and nothing beyond it.
+    let text = format!(
+        "{global}bs=64k\n[writes]\nrw=write\nsize=3m\n[reads]\nstonewall\nrw=read\nread_beyond_wp=0\noffset=524288\n\
+         size=12m\nioengine=libaio\niodepth=16\n"
+    );
+    job_file(folder.path(), &text);
+    let document = document(folder.path());
+    let total = |job: usize| document["jobs"][job]["record"]["total"].clone();
+    assert_eq!(total(0)["write_bytes"], 3 << 20, "{document}");
+    assert_eq!(total(1)["read_bytes"], (3 << 20) - 524_288, "{document}");
+    job_file(folder.path(), &format!("{global}[reads]\nrw=read\nsize=1m\n"));
+    is_refused(folder.path(), 2, "no zone of the region");
+}
+
 #[test]
 fn failures_that_a_job_lives_with_are_counted_and_told_as_fio_counts_them() {
     for needed in ["fio", "prlimit"] {

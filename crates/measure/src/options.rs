@@ -10,7 +10,7 @@ use base::{Word, Words};
 pub use crate::signed_size::{signed_size, signed_size_text};
 use crate::workload::{
     CpusAllowedPolicy, DedupeMode, IoEngine, LatencyClock, Pages, RateProcess, Rw, SizeShare, Verify,
-    Workload, WriteSync,
+    Workload, WriteSync, ZoneMode,
 };
 
 /// What an option means to a search for the fastest configuration.
@@ -59,6 +59,8 @@ pub enum ValueKind {
     Seed,
     /// 0 to 100.
     Percent,
+    /// 0 to 1.
+    Fraction,
     /// One of some words.
     Word(Words),
     /// `random`, `zipf:1.2`, `pareto:0.2`.
@@ -81,7 +83,7 @@ impl ValueKind {
             Self::Size | Self::PositiveSize | Self::SignedSize => "SIZE",
             Self::Duration | Self::PositiveDuration => "TIME",
             Self::Switch => "0|1",
-            Self::Rate | Self::Count | Self::Seed => "N",
+            Self::Rate | Self::Count | Self::Seed | Self::Fraction => "N",
             Self::Percent => "PERCENT",
             Self::Word(_) | Self::Distribution => "WORD",
             Self::Split => "SIZE/PERCENT:…",
@@ -99,6 +101,7 @@ impl ValueKind {
             Self::Rate => "requests/s",
             Self::Duration | Self::PositiveDuration => "seconds",
             Self::Percent => "percent",
+            Self::Fraction => "0 to 1",
             Self::Switch => "0 or 1",
             Self::Count | Self::Seed => "number",
             Self::Word(_) => "word",
@@ -195,7 +198,7 @@ impl WorkloadOption {
             ValueKind::Numbers => "0-3,8".into(),
             ValueKind::Pattern => "0xdeadface\"abc\"".into(),
             ValueKind::Text => "a name".into(),
-            ValueKind::Duration | ValueKind::PositiveDuration => 0.5.into(),
+            ValueKind::Duration | ValueKind::PositiveDuration | ValueKind::Fraction => 0.5.into(),
             _ => 64.into(),
         }
     }
@@ -302,9 +305,17 @@ options! {
     "size", ValueKind::PositiveSize, Condition, REGION, Some("size"), "Bytes of the target that are used [default: all of it]; for writing, the size of a file to be made";
     "offset", ValueKind::Size, Condition, REGION, Some("offset"), "Where the used part begins";
     "offset_increment" also "offset-increment", ValueKind::Size, Condition, REGION, Some("offset_increment"), "How far each job's region begins after the one before; without it the jobs divide the region";
-    "zonesize", ValueKind::PositiveSize, Demand, REGION, Some("zonesize"), "Bytes moved in one zone before the next: requests go zone by zone";
+    "zonemode", word::<ZoneMode>(), Demand, REGION, Some("zonemode"), "What zones are: strided (parts of any target, with --zonesize) or zbd (those of a zoned drive, written at their write pointers only)";
+    "zonesize", ValueKind::PositiveSize, Demand, REGION, Some("zonesize"), "Bytes moved in one zone before the next: requests go zone by zone; with --zonemode=zbd how large a zone is, where the target is no zoned drive";
     "zonerange", ValueKind::PositiveSize, Demand, REGION, Some("zonerange"), "How large a zone is [default: --zonesize]";
     "zoneskip", ValueKind::Size, Demand, REGION, Some("zoneskip"), "Bytes between two zones, which are left out";
+    "zonecapacity", ValueKind::PositiveSize, Demand, REGION, Some("zonecapacity"), "With --zonemode=zbd: how much of a zone can be written, where the target is no zoned drive";
+    "read_beyond_wp" also "read-beyond-wp", ValueKind::Switch, Demand, REGION, Some("read_beyond_wp"), "With --zonemode=zbd: 1 reads beyond the zones' write pointers too";
+    "max_open_zones" also "max-open-zones", ValueKind::Count, Choice, REGION, Some("max_open_zones"), "With --zonemode=zbd: the most zones written at a time by all jobs; 0 for the drive's own limit";
+    "job_max_open_zones" also "job-max-open-zones", ValueKind::Count, Choice, REGION, Some("job_max_open_zones"), "With --zonemode=zbd: the most zones that each job writes at a time; 0 for no limit";
+    "ignore_zone_limits" also "ignore-zone-limits", ValueKind::Switch, Choice, REGION, Some("ignore_zone_limits"), "With --zonemode=zbd: 1 keeps to no limit of the drive's";
+    "zone_reset_threshold" also "zone-reset-threshold", ValueKind::Fraction, Demand, REGION, Some("zone_reset_threshold"), "With --zone_reset_frequency: the part of the region that must hold data before it counts";
+    "zone_reset_frequency" also "zone-reset-frequency", ValueKind::Fraction, Demand, REGION, Some("zone_reset_frequency"), "With --zonemode=zbd: how many zones are reset for each write, full ones apart";
 
     "ioengine", word::<IoEngine>(), Choice, ENGINE, Some("ioengine"), "How the kernel is asked: auto, io_uring, libaio, posixaio, psync or mmap; io_uring_cmd for NVMe namespaces by their character devices, nbd for exports of other hosts";
     "direct", ValueKind::Switch, Choice, ENGINE, Some("direct"), "1: bypass the page cache (O_DIRECT); 0: go through it [default: 1]";

@@ -90,6 +90,9 @@ pub struct RunRecord {
     /// Requests of the whole run that failed, where the job was told to go on; they are in none of the counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedRequests>,
+    /// What the job did to zones beside its requests, where these kept to such (`zonemode=zbd`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZoneCounts>,
     /// Ways in which the figures may mislead, and facts that bear on them.
     pub warnings: Vec<Warning>,
     /// Time between the two readings of the counters in `drives`, nanoseconds; a little more than
@@ -117,6 +120,29 @@ pub struct FailedRequests {
     pub count: u64,
     /// What the first of them was.
     pub first: String,
+}
+
+/// What a job did to zones beside its requests, in the whole run. Resets before a run that verifies are not among them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ZoneCounts {
+    /// Zones that were reset before a write.
+    pub resets: u64,
+    /// Zones that were made full by a command.
+    pub finished: u64,
+    /// Threads that ended before their time or size, because no zone could be written, or none held anything to read.
+    pub ended_early: u32,
+}
+
+impl ZoneCounts {
+    /// Those of two threads together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            resets: self.resets + other.resets,
+            finished: self.finished + other.finished,
+            ended_early: self.ended_early + other.ended_early,
+        }
+    }
 }
 
 /// What bounds the devices below a target from outside, as it stood before the run.

@@ -124,7 +124,7 @@ fn of_space(option: &WorkloadOption, value: Option<&str>) -> String {
     match (option.kind, value) {
         (_, None) => name.to_owned(),
         (ValueKind::Switch, Some(value)) => format!("`{name} = {}`", value == "1"),
-        (ValueKind::Count | ValueKind::Seed | ValueKind::Percent, Some(value)) => {
+        (ValueKind::Count | ValueKind::Seed | ValueKind::Percent | ValueKind::Fraction, Some(value)) => {
             format!("`{name} = {value}`")
         }
         (_, Some(value)) => format!("`{name} = \"{value}\"`"),

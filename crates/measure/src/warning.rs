@@ -213,6 +213,9 @@ codes! {
     FailedRequests "W-FAILED-REQUESTS" Warning
         "Requests failed, and the job was told to go on: they are in none of the figures, and not all was done that was asked for."
         "See the kernel's log (dmesg) for errors of the drive; wrong blocks are not there. Without continue_on_error and ignore_error the first of them ends the run."
+    Zones "W-ZONES" Warning
+        "A thread ended before its time or size, because none of its zones could be opened for writing, or none held anything to read or trim."
+        "See blkzone report for zones that others have left open or partly written. Raise --max_open_zones where it is lower than the drive's limit, or lower --numjobs."
 }
 
 impl Serialize for WarningCode {

@@ -142,6 +142,19 @@ base::words! {
 }
 
 base::words! {
+    /// What zones are: fio's `zonemode`.
+    #[derive(Default)]
+    pub enum ZoneMode {
+        /// Parts of any target that are visited one after the other; there are none without `zonesize`.
+        #[default]
+        Strided = "strided",
+        /// Those of a zoned drive, each of which is written at its write pointer. On any other target they are kept account
+        /// of, and begin empty.
+        Zbd = "zbd",
+    }
+}
+
+base::words! {
     /// How often the clock is read.
     #[derive(Default)]
     pub enum LatencyClock {
@@ -298,8 +311,10 @@ pub struct Workload {
     #[serde(with = "words::size::option")]
     #[schemars(with = "Option<u64>")]
     pub offset_increment: Option<u64>,
-    /// Bytes that are moved in one zone before the next: requests go zone by zone, as under fio's `zonemode=strided`. No
-    /// zones where left out.
+    /// What zones are.
+    pub zonemode: ZoneMode,
+    /// With `zonemode=strided`, bytes that are moved in one zone before the next: requests go zone by zone, and there are no
+    /// zones where left out. With `zonemode=zbd` how large a zone is; that of the drive where left out.
     #[serde(with = "words::size::option")]
     #[schemars(with = "Option<u64>")]
     pub zonesize: Option<u64>,
@@ -311,6 +326,22 @@ pub struct Workload {
     #[serde(with = "words::size")]
     #[schemars(with = "u64")]
     pub zoneskip: u64,
+    /// How much of each zone can be written, where the target is no zoned drive; all of it where left out.
+    #[serde(with = "words::size::option")]
+    #[schemars(with = "Option<u64>")]
+    pub zonecapacity: Option<u64>,
+    /// Read what lies beyond the write pointers as well.
+    pub read_beyond_wp: bool,
+    /// The most zones that are written at a time, by all jobs together; 0 for the drive's own limit.
+    pub max_open_zones: u32,
+    /// The most zones that one job has open at a time; 0 for no limit of its own.
+    pub job_max_open_zones: u32,
+    /// Keep to no limit that the drive has.
+    pub ignore_zone_limits: bool,
+    /// The part of the region that holds data from which on `zone_reset_frequency` counts.
+    pub zone_reset_threshold: f64,
+    /// How many zones are reset for each write, from 0 to 1; none but full ones at 0.
+    pub zone_reset_frequency: f64,
     /// How random offsets are drawn.
     pub random_distribution: RandomDistribution,
     /// Draw each random offset afresh, instead of visiting every block once before any again.
@@ -407,7 +438,15 @@ impl Default for Workload {
             offset_increment: None,
             zonesize: None,
             zonerange: None,
+            zonemode: ZoneMode::Strided,
             zoneskip: 0,
+            zonecapacity: None,
+            read_beyond_wp: false,
+            max_open_zones: 0,
+            job_max_open_zones: 0,
+            ignore_zone_limits: false,
+            zone_reset_threshold: 0.0,
+            zone_reset_frequency: 0.0,
             random_distribution: RandomDistribution::Random,
             norandommap: false,
             randseed: 0x666c_6173_6821,
@@ -497,7 +536,9 @@ impl Workload {
     /// while the job goes on, and where it reads between its writes.
     #[must_use]
     pub fn verifies_by_log(&self) -> bool {
-        let has_backlog = self.verify_backlog > 0 || matches!(self.rw, Rw::Rw | Rw::RandRw);
+        let is_mix = matches!(self.rw, Rw::Rw | Rw::RandRw);
+        // Where a write goes is decided by the zones' pointers.
+        let has_backlog = self.verify_backlog > 0 || is_mix || self.is_zbd();
         self.verify.is_some() && self.rw.writes() && has_backlog
     }
 
@@ -506,6 +547,44 @@ impl Workload {
     pub fn regions_overlap(&self) -> bool {
         let overlaps = |step: u64| self.size.is_none_or(|size| step < size);
         self.numjobs > 1 && self.offset_increment.is_some_and(overlaps)
+    }
+
+    /// Whether requests keep to the zones of a zoned drive.
+    #[must_use]
+    pub fn is_zbd(&self) -> bool {
+        self.zonemode == ZoneMode::Zbd
+    }
+
+    /// Whether requests do nothing but reset zones, whose size is that of a block then.
+    #[must_use]
+    pub fn resets_zones(&self) -> bool {
+        self.is_zbd() && self.rw.modifies() && !self.rw.writes()
+    }
+
+    /// Bytes that are moved in one strided zone before the next; None where there are no such zones.
+    #[must_use]
+    pub fn strided_bytes(&self) -> Option<u64> {
+        self.zonesize.filter(|_| !self.is_zbd())
+    }
+
+    /// The workload as it is without zones of any kind.
+    #[must_use]
+    pub fn without_zones(self) -> Self {
+        let plain = Self::default();
+        Self {
+            zonemode: plain.zonemode,
+            zonesize: plain.zonesize,
+            zonerange: plain.zonerange,
+            zoneskip: plain.zoneskip,
+            zonecapacity: plain.zonecapacity,
+            read_beyond_wp: plain.read_beyond_wp,
+            max_open_zones: plain.max_open_zones,
+            job_max_open_zones: plain.job_max_open_zones,
+            ignore_zone_limits: plain.ignore_zone_limits,
+            zone_reset_threshold: plain.zone_reset_threshold,
+            zone_reset_frequency: plain.zone_reset_frequency,
+            ..self
+        }
     }
 
     /// Whether requests start on a schedule instead of when earlier ones end.
@@ -619,7 +698,15 @@ mod tests {
                 "sync",
             ),
             (Workload { rate_iops: Some(1), rate: Some(1), ..Workload::default() }, "rate_iops"),
-            (Workload { verify: Some(Verify::Xxh3), norandommap: true, ..Workload::default() }, "verify"),
+            (
+                Workload {
+                    verify: Some(Verify::Xxh3),
+                    norandommap: true,
+                    rw: Rw::RandWrite,
+                    ..Workload::default()
+                },
+                "verify",
+            ),
             (
                 Workload { cpus_allowed_policy: CpusAllowedPolicy::Split, ..Workload::default() },
                 "cpus_allowed_policy",

@@ -6,7 +6,7 @@
 
 use measure::Workload;
 use measure::options;
-use measure::workload::{InvalidWorkload, IoEngine, Pages, WriteSync};
+use measure::workload::{InvalidWorkload, IoEngine, Pages, WriteSync, ZoneMode};
 
 const NO_DATA: &str = "simulated drives hold no data";
 const NO_FLUSHES: &str = "the model has no flushes";
@@ -48,6 +48,13 @@ pub fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
         // They refine an option that is refused below, and are nothing without it.
         zonerange: _,
         zoneskip: _,
+        zonecapacity: _,
+        read_beyond_wp: _,
+        max_open_zones: _,
+        job_max_open_zones: _,
+        ignore_zone_limits: _,
+        zone_reset_threshold: _,
+        zone_reset_frequency: _,
         verify_interval: _,
         verify_pattern: _,
         verify_backlog: _,
@@ -70,6 +77,7 @@ pub fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
         loops,
         number_ios,
         thinktime,
+        zonemode,
         zonesize,
         verify,
         buffer_pattern,
@@ -104,6 +112,7 @@ pub fn check_modelled(workload: &Workload) -> Result<(), InvalidWorkload> {
         (*loops > 1, "loops", ONCE, "give --time_based"),
         (number_ios.is_some(), "number_ios", "the model counts bytes", "give --size"),
         (!thinktime.is_zero(), "thinktime", "the model keeps its queues full", "give --rate_iops"),
+        (*zonemode == ZoneMode::Zbd, "zonemode", "simulated drives have no zones", LEAVE),
         (zonesize.is_some(), "zonesize", EVERY_BLOCK, LEAVE),
         (verify.is_some(), "verify", NO_DATA, LEAVE),
         (buffer_pattern.is_some(), "buffer_pattern", NO_DATA, LEAVE),

@@ -29,6 +29,7 @@ use crate::lies::Known;
 use crate::observe::Observer;
 use crate::run::conduct::Conduct;
 use crate::run::{BenchError, Job};
+use crate::zones::Zones;
 use measure::Workload;
 
 pub use crate::run::nothing::Nothing;
@@ -162,5 +163,12 @@ pub fn job(device: Arc<dyn Device>, workload: &Workload, conduct: Conduct) -> Re
         path: device.spec().into(),
         source,
     })?;
-    Ok(Job { device, workload: workload.clone(), observer, known: Known::default(), conduct })
+    Ok(Job {
+        device,
+        workload: workload.clone(),
+        observer,
+        known: Known::default(),
+        conduct,
+        zones: Zones::default(),
+    })
 }

@@ -180,6 +180,7 @@ fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Resul
         ("number_ios", w.number_ios.is_some()),
         ("io_size", w.io_size.is_some()),
         ("bssplit", !w.has_one_size()),
+        ("zonemode", w.is_zbd()),
         ("zonesize", w.zonesize.is_some()),
         ("dedupe_percentage", w.dedupe_percentage > 0),
         ("thinktime", !w.thinktime.is_zero()),
@@ -204,12 +205,9 @@ fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Resul
         io_size: None,
         bssplit: Vec::new(),
         write_bssplit: Vec::new(),
-        zonesize: None,
-        zonerange: None,
-        zoneskip: 0,
         dedupe_percentage: 0,
         thinktime: Duration::ZERO,
-        ..workload
+        ..workload.without_zones()
     })
 }
 
@@ -237,7 +235,9 @@ fn of_names(
             let hint = format!("write bs={}", units::bytes_short(each));
             fault("bs", "a file is worked on once, and counts for one block", &hint)
         }
-        () if workload.zonesize.is_some() => fault("zonesize", "names are worked on in turn", "leave it out"),
+        () if workload.zonesize.is_some() || workload.is_zbd() => {
+            fault("zonesize", "names are worked on in turn", "leave it out")
+        }
         () if operation.is_once() && workload.io_size.is_some_and(|bytes| bytes > bs * names) => {
             fault("io_size", "each name can be made or removed but once", "leave it out, or raise nrfiles")
         }
@@ -267,6 +267,9 @@ fn on_file(range: Range, workload: Workload, files: u64) -> Result<Workload, Fau
     };
     if !takes {
         return Err(("rw", Problem::new(reason, "write rw=write or rw=randwrite")));
+    }
+    if workload.is_zbd() {
+        return Err(("zonemode", Problem::new("the extent of a file has no zones", "leave it out")));
     }
     if range == Range::Truncate && workload.sync != WriteSync::None {
         let reason = "O_SYNC does nothing for ftruncate(2), so that no length would be durable";

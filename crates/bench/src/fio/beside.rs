@@ -8,6 +8,7 @@ use super::draft::conduct::LogName;
 use super::error::JobFileError;
 use super::job::{Group, Job};
 use crate::acts::Act;
+use crate::run::cohorts::{Arrangement, Ends};
 use crate::run::log::Quantity;
 
 /// A kind of log: what stands between the name and the number in that of its file.
@@ -78,8 +79,18 @@ pub(super) fn names_of_several(jobs: &[&Job]) -> Option<JobFileError> {
 /// What the jobs of a group cannot do beside each other.
 pub(super) fn not_together(group: &Group) -> Vec<JobFileError> {
     let alone = |job: &&Job| job.conduct.steady.is_some() && group.jobs.len() > 1;
-    let arranged = group.jobs.iter().any(|job| !job.arrangement.is_plain());
-    let flowing = |job: &&Job| job.conduct.flow.is_some() && arranged;
+    let is_awaited = |place: &usize| group.jobs.iter().any(|job| job.arrangement.after.contains(place));
+    let ends_groups = group.jobs.iter().any(|job| job.arrangement.ends == Ends::Group);
+    // Those of a flow are measured together, so that nothing may part them.
+    let is_beside = |a: &Arrangement, b: &Arrangement| {
+        a.after == b.after && a.delay == b.delay && (a.group == b.group || !ends_groups)
+    };
+    let is_parted = |(place, job): &(usize, &Job)| {
+        let Some(flow) = job.conduct.flow else { return false };
+        let mut of_flow = group.jobs.iter().filter(|job| job.conduct.flow.is_some_and(|of| of.id == flow.id));
+        let is_together = of_flow.next().is_none_or(|first| is_beside(&first.arrangement, &job.arrangement));
+        !is_together || job.arrangement.ends != Ends::Nothing || is_awaited(place)
+    };
     let error = |job: &Job, key: &str, reason: &str, hint: &str| JobFileError::Syntax {
         at: job.at.clone(),
         reason: format!("job '{}': {key}: {reason}", job.name),
@@ -89,9 +100,9 @@ pub(super) fn not_together(group: &Group) -> Vec<JobFileError> {
         let reason = "a job that ends once it is steady has no other beside it";
         error(job, "steadystate", reason, "write stonewall, and numjobs for copies on one file")
     });
-    let flows = group.jobs.iter().filter(flowing).map(|job| {
-        let reason = "jobs of a flow begin together and end by themselves";
-        error(job, "flow", reason, "leave out startdelay, wait_for and exitall")
+    let flows = group.jobs.iter().enumerate().filter(is_parted).map(|(_, job)| {
+        let reason = "jobs of a flow begin together, end by themselves, and none is waited for";
+        error(job, "flow", reason, "write the same startdelay and wait_for for all of them, and no exitall")
     });
     steady.chain(flows).collect()
 }

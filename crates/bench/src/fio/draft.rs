@@ -19,7 +19,7 @@ pub(super) mod words;
 use std::time::Duration;
 
 use measure::Workload;
-use measure::workload::{IoEngine, Rw, SizeShare};
+use measure::workload::{IoEngine, Rw, SizeShare, ZoneMode};
 
 use super::error::Problem;
 use super::values::{ByDirection, Size};
@@ -78,7 +78,7 @@ pub(super) struct Draft {
     pub percentage_random: ByDirection<u8>,
     pub filesize: Option<u64>,
     pub sequence_stride: bool,
-    pub strided: bool,
+    pub zonemode: Option<ZoneMode>,
     pub zonesize: Option<u64>,
     pub zonerange: Option<u64>,
     pub zoneskip: u64,
@@ -166,7 +166,7 @@ impl Default for Draft {
             percentage_random: [None; 3],
             filesize: None,
             sequence_stride: false,
-            strided: false,
+            zonemode: None,
             zonesize: None,
             zonerange: None,
             zoneskip: 0,

@@ -8,6 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use measure::Workload;
+use storage::device::zone_bytes_of;
 use storage::spec::DeviceSpec;
 
 use super::acts;
@@ -424,11 +425,12 @@ fn jobs(
     let paths = paths(section, draft, draft.workload.numjobs);
     let of_file = draft.act.is_none_or(Act::is_on_file);
     let whole = draft.filesize.or_else(|| length(&paths.first()[0], draft).filter(|_| of_file));
+    let zone = zone_bytes_of(&paths.first()[0]).filter(|_| of_file);
     let width = paths.first().len() as u64;
     let whole = whole.map(|bytes| bytes.saturating_mul(width));
     let files = acts::Files { count: width, are_shared: matches!(paths, Paths::Shared(_)) };
     let resolved = acts::act(draft).and_then(|act| {
-        let (workload, mut notes) = resolve::workload(draft, count.threads, whole)?;
+        let (workload, mut notes) = resolve::workload(draft, count.threads, whole, zone)?;
         let workload = match draft.fill_device {
             true => fill::filling(workload, paths.first(), draft.uri.is_some(), &mut notes)?,
             false => workload,

@@ -83,14 +83,23 @@ pub fn options_of(workload: &Workload) -> Vec<(String, String)> {
         }
         distribution => out.unless(is_random, "random_distribution", || distribution),
     }
+    out.unless(w.zonesize.is_none() && !w.is_zbd(), "zonemode", || w.zonemode.word());
     if let Some(size) = w.zonesize {
-        out.add("zonemode", "strided");
         out.add("zonesize", units::bytes_short(size));
     }
     if let Some(range) = w.zonerange {
         out.add("zonerange", units::bytes_short(range));
     }
     out.unless(w.zoneskip == 0, "zoneskip", || units::bytes_short(w.zoneskip));
+    if let Some(bytes) = w.zonecapacity {
+        out.add("zonecapacity", units::bytes_short(bytes));
+    }
+    out.unless(!w.read_beyond_wp, "read_beyond_wp", || 1);
+    out.unless(w.max_open_zones == 0, "max_open_zones", || w.max_open_zones);
+    out.unless(w.job_max_open_zones == 0, "job_max_open_zones", || w.job_max_open_zones);
+    out.unless(!w.ignore_zone_limits, "ignore_zone_limits", || 1);
+    out.unless(w.zone_reset_threshold == 0.0, "zone_reset_threshold", || w.zone_reset_threshold);
+    out.unless(w.zone_reset_frequency == 0.0, "zone_reset_frequency", || w.zone_reset_frequency);
     out.unless(w.percentage_random == 100, "percentage_random", || w.percentage_random);
     out.unless(!w.norandommap, "norandommap", || 1);
     out.unless(w.randseed == fio.randseed, "randseed", || w.randseed);

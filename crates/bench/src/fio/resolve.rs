@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, Hasher};
 
 use measure::Workload;
 use measure::pattern::SteadyWrites;
-use measure::workload::{InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify, WriteSync};
+use measure::workload::{
+    InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify, WriteSync, ZoneMode,
+};
 
 use storage::engine::Placement;
 
@@ -35,16 +37,17 @@ const TRIM: usize = 2;
 /// Decides what is left open in `draft`. `threads_before` is how many threads the jobs before this one
 /// have: fio numbers the threads of a whole job file, and draws each one's seed from its number.
 /// `whole` is how large the file is, of which percentages are shares; None where it does not exist and nothing says how
-/// large it is to be. Returns the workload of the section and remarks for the user.
+/// large it is to be. `zone` is how large the zones of the drive are, if it has some. Returns the workload of the section and remarks for the user.
 pub(super) fn workload(
     draft: &Draft,
     threads_before: u64,
     whole: Option<u64>,
+    zone: Option<u64>,
 ) -> Result<(Workload, Vec<String>), Fault> {
     let mut workload = draft.workload.clone();
     let mut notes = Vec::new();
     block_sizes(draft, &mut workload)?;
-    let share = Share { whole, block: workload.min_bs().max(1) };
+    let share = Share { whole, block: workload.min_bs().max(1), zone: draft.zonesize.or(zone) };
     size(draft, &mut workload, share)?;
     rates(draft, &mut workload)?;
     engine(draft, &mut workload, &mut notes)?;
@@ -195,6 +198,9 @@ pub(super) fn over_files(workload: Workload, width: u64) -> Result<Workload, Fau
             Some(("bs", "several files are visited in whole sectors", one_size))
         }
         () if workload.rw_step != 0 => Some(("rw", "steps are of one file", "write a section for each file")),
+        () if workload.is_zbd() => {
+            Some(("zonemode", "zones are of one drive", "write a section for each file"))
+        }
         () => None,
     };
     if let Some((option, reason, hint)) = problem {
@@ -295,11 +301,12 @@ fn sizes_between(low: u64, high: u64) -> Result<Vec<SizeShare>, Problem> {
     }
 }
 
-/// What a percentage is of.
+/// What a percentage is of, and how large a zone is.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     whole: Option<u64>,
     block: u64,
+    zone: Option<u64>,
 }
 
 impl Share {
@@ -313,11 +320,23 @@ impl Share {
         Ok(bytes / self.block * self.block)
     }
 
+    /// The bytes of so many zones.
+    fn zones(self, option: &'static str, zones: u64) -> Result<u64, Fault> {
+        let zone = self.zone.ok_or_else(|| {
+            let reason = "the target has no zones, and nothing says how large they are to be";
+            (option, Problem::new(reason, "add zonesize=256m, or give it in bytes, such as 1g"))
+        })?;
+        zones
+            .checked_mul(zone)
+            .ok_or_else(|| (option, Problem::new(format!("{zones} zones are out of range"), "write fewer")))
+    }
+
     /// The place at a percentage: as fio has it, the first block that begins there or after.
     fn place(self, option: &'static str, size: Size) -> Result<u64, Fault> {
         let percent = match size {
             Size::Bytes(bytes) => return Ok(bytes),
             Size::Percent(percent) => percent,
+            Size::Zones(zones) => return self.zones(option, zones),
         };
         let down = self.bytes(option, percent)?;
         let is_exact = u128::from(down) * 100 == u128::from(self.whole.unwrap_or(0)) * u128::from(percent);
@@ -330,8 +349,9 @@ fn size(draft: &Draft, workload: &mut Workload, share: Share) -> Result<(), Faul
     workload.offset_increment = Some(share.place("offset_increment", draft.offset_increment)?);
     workload.size = match draft.size {
         // fio reads a size of 0 as none given.
-        None | Some(Size::Bytes(0) | Size::Percent(100)) => None,
+        None | Some(Size::Bytes(0) | Size::Percent(100) | Size::Zones(0)) => None,
         Some(Size::Bytes(bytes)) => Some(bytes),
+        Some(Size::Zones(zones)) => Some(share.zones("size", zones)?),
         Some(Size::Percent(percent)) => Some(share.bytes("size", percent)?),
     };
     match (workload.size, draft.filesize) {
@@ -343,10 +363,11 @@ fn size(draft: &Draft, workload: &mut Workload, share: Share) -> Result<(), Faul
         _ => {}
     }
     workload.io_size = match draft.io_size {
-        None | Some(Size::Bytes(0)) => None,
+        None | Some(Size::Bytes(0) | Size::Zones(0)) => None,
         // It means nothing in a job that runs for a time.
         Some(_) if workload.time_based => None,
         Some(Size::Bytes(bytes)) => Some(bytes),
+        Some(Size::Zones(zones)) => Some(share.zones("io_size", zones)?),
         Some(Size::Percent(100)) => None,
         Some(Size::Percent(percent)) => Some(share.bytes("io_size", percent)?),
     };
@@ -467,6 +488,18 @@ fn commands(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> 
         notes.push("plids has no effect without fdp, as in fio".to_owned());
     }
     let made_by = draft.conduct.ring.write_commands;
+    let problem = |key, reason: &str, hint: &str| Err((key, Problem::new(reason, hint)));
+    let is_zbd = draft.zonemode == Some(ZoneMode::Zbd);
+    if draft.conduct.ring.appends && !is_zbd {
+        return problem("write_mode", "zones are appended to with zonemode=zbd", "add zonemode=zbd");
+    }
+    if is_zbd && !made_by.are_writes() {
+        let reason = "only writes move the pointers of zones as they are known";
+        return problem("write_mode", reason, "write write_mode=write or zone_append");
+    }
+    if is_zbd && draft.conduct.ring.ranges_per_trim.is_some() {
+        return problem("num_range", "a trim resets one zone with zonemode=zbd", "leave it out");
+    }
     if workload.rw.writes() && !made_by.are_writes() {
         if workload.verify.is_some() {
             let reason = "what is written is verified, and these commands move no data";
@@ -531,27 +564,28 @@ fn order(draft: &Draft, workload: &mut Workload, threads_before: u64) -> Result<
     Ok(())
 }
 
-/// fio takes strided zones only where `zonemode` says so, or is left out with a `zonesize`.
+/// fio takes zones only where `zonemode` says what they are, or is left out with a `zonesize`.
 fn zones(draft: &Draft, workload: &mut Workload) -> Result<(), Fault> {
-    let Some(size) = draft.zonesize else {
-        return match draft.strided {
-            true => Err(("zonemode", Problem::new("strided zones need a size", "add zonesize=256m"))),
-            false if draft.zonerange.is_some() || draft.zoneskip > 0 => {
-                let option = if draft.zonerange.is_some() { "zonerange" } else { "zoneskip" };
-                let hint = "add zonemode=strided and zonesize, or leave it out";
-                Err((option, Problem::new("without zonesize there are no zones", hint)))
-            }
-            false => Ok(()),
-        };
-    };
-    if !draft.strided {
-        let problem = Problem::new("without zonemode=strided there are no zones", "add zonemode=strided");
-        return Err(("zonesize", problem));
-    }
-    workload.zonesize = Some(size);
-    workload.zonerange = draft.zonerange.filter(|range| *range != size);
+    workload.zonemode = draft.zonemode.unwrap_or_default();
+    workload.zonerange = draft.zonerange.filter(|range| Some(*range) != draft.zonesize);
     workload.zoneskip = draft.zoneskip;
-    Ok(())
+    let option = if draft.zonerange.is_some() { "zonerange" } else { "zoneskip" };
+    let (option, reason, hint) = match (draft.zonemode, draft.zonesize) {
+        (Some(ZoneMode::Zbd), _) | (Some(ZoneMode::Strided), Some(_)) => {
+            workload.zonesize = draft.zonesize;
+            return Ok(());
+        }
+        (Some(ZoneMode::Strided), None) => ("zonemode", "strided zones need a size", "add zonesize=256m"),
+        (None, Some(_)) => {
+            ("zonesize", "without zonemode there are no zones", "add zonemode=strided, or zonemode=zbd")
+        }
+        (None, None) if workload.zonerange.is_some() || draft.zoneskip > 0 => {
+            let hint = "add zonemode=strided and zonesize, or leave it out";
+            (option, "without zonesize there are no zones", hint)
+        }
+        (None, None) => return Ok(()),
+    };
+    Err((option, Problem::new(reason, hint)))
 }
 
 /// As fio does, takes a pattern alone for `verify=pattern`.

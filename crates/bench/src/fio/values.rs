@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use super::error::Problem;
 
-/// A number of bytes, or a share of the file.
+/// A number of bytes, a share of the file, or a number of zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Bytes(u64),
     Percent(u64),
+    Zones(u64),
 }
 
-/// A size in bytes, or a percentage.
+/// A size in bytes, a percentage, or a number of zones.
 pub(super) fn size(text: &str) -> Result<Size, Problem> {
     let text = text.trim();
     if let Some(number) = text.strip_suffix('%') {
@@ -24,6 +25,13 @@ pub(super) fn size(text: &str) -> Result<Size, Problem> {
         return percent.map(Size::Percent).ok_or_else(|| {
             Problem::new(format!("'{text}' is not a percentage"), "write a whole number up to 100%")
         });
+    }
+    let zones = text.strip_suffix(['z', 'Z']).filter(|number| number.bytes().all(|c| c.is_ascii_digit()));
+    if let Some(number) = zones.filter(|number| !number.is_empty()) {
+        return number
+            .parse()
+            .map(Size::Zones)
+            .map_err(|_| Problem::new(format!("'{text}' is out of range"), "write fewer zones"));
     }
     plain(text).map(Size::Bytes)
 }
@@ -33,6 +41,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Problem> {
     match size(text)? {
         Size::Bytes(bytes) => Ok(bytes),
         Size::Percent(_) => Err(Problem::new("a percentage has no meaning here", "give a size, such as 1g")),
+        Size::Zones(_) => Err(Problem::new("zones have no meaning here", "give a size, such as 1g")),
     }
 }
 
@@ -70,9 +79,6 @@ fn plain(text: &str) -> Result<u64, Problem> {
             "fio reads IEC suffixes as powers of 1000 unless kb_base=1000",
             format!("write {}{} for the power of 1024", &text[..end], &suffix[..1]),
         )),
-        "z" => {
-            Err(Problem::new("sizes in zones need a zoned device mode", "give a size in bytes, such as 1g"))
-        }
         _ => Err(Problem::new(
             format!("'{suffix}' is not a unit of size"),
             "the units are k, m, g, t, p (powers of 1024)",

@@ -56,7 +56,7 @@ pub fn same_offsets(records: &[Option<&RunRecord>]) -> Vec<Option<Warning>> {
 fn walks(record: &RunRecord) -> Option<Walks<'_>> {
     let workload = &record.workload;
     let is_judged = !workload.rw.is_random() && (workload.rw.reads() || workload.rw.writes());
-    let walks_blocks = workload.rw_step == 0 && workload.zonesize.is_none();
+    let walks_blocks = workload.rw_step == 0 && workload.zonesize.is_none() && !workload.is_zbd();
     let kind = record.target.kind.as_str();
     if !is_judged
         || !walks_blocks

@@ -34,7 +34,8 @@ const FEWEST_STEPS: usize = 10;
 const QUEUES_PER_FIFTH: u64 = 20;
 
 /// `W-SAME-OFFSETS`, `W-CLOSED-LOOP`, `W-RATE-MISSED`, `W-ENGINE-FALLBACK`, `W-UNSTEADY`,
-/// `W-SHORT-RUN`, `W-NOT-STEADY`, `W-FEW-BLOCKS`, `W-VERIFY-PARTIAL`, `W-FAILED-REQUESTS`.
+/// `W-SHORT-RUN`, `W-NOT-STEADY`, `W-FEW-BLOCKS`, `W-VERIFY-PARTIAL`, `W-FAILED-REQUESTS`,
+/// `W-ZONES`.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
     [
@@ -48,6 +49,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
         few_blocks(evidence),
         verify_partial(evidence),
         failed_requests(evidence),
+        zones(evidence),
     ]
     .into_iter()
     .flatten()
@@ -241,5 +243,16 @@ fn failed_requests(evidence: &Evidence<'_>) -> Option<Warning> {
         let kinds: Vec<String> = failed.iter().map(kind).collect();
         let message = format!("{total} requests failed: {}", kinds.join(", "));
         Warning::new(WarningCode::FailedRequests, message)
+    })
+}
+
+fn zones(evidence: &Evidence<'_>) -> Option<Warning> {
+    let ended = evidence.record.zones.map_or(0, |zones| zones.ended_early);
+    (ended > 0).then(|| {
+        let message = format!(
+            "{ended} of {} threads ended early: there was no zone for the next request",
+            evidence.record.jobs.len()
+        );
+        Warning::new(WarningCode::Zones, message)
     })
 }

@@ -75,6 +75,8 @@ pub struct RingConduct {
     pub read_fua: bool,
     /// Which commands make writes (`write_mode`).
     pub write_commands: WriteCommands,
+    /// Writes are appended to their zones (`write_mode=zone_append`).
+    pub appends: bool,
     /// How many discards are ranges of one command (`num_range`); None where each is a call of its own.
     pub ranges_per_trim: Option<u32>,
     /// Where data are placed that are written (`fdp`).

@@ -154,7 +154,10 @@ mod tests {
         let device = open(&"mem:1m".parse().expect("a spec"), &OpenOptions::writing()).expect("memory");
         let workload = Workload { request_timeout: Duration::from_secs(10), ..Workload::default() };
         let region = Region { start: 0, length: 1 << 20, job: 0 };
-        let (controls, shares) = ([Arc::new(Control::new(1))], [vec![Share { device, workload, region }]]);
+        let (controls, shares) = (
+            [Arc::new(Control::new(1))],
+            [vec![Share { device, workload, region, zones: None, announced: None }]],
+        );
         let coordinator =
             Coordinator { controls: &controls, shares: &shares, options: RunOptions::default() };
         let clock = Clock::get();

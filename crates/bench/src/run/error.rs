@@ -11,6 +11,7 @@ use storage::usage::{IoPriority, MemoryPolicy};
 
 use super::conduct::{TooSlow, memory_words};
 use crate::verify::VerifyFailure;
+use crate::zones::ZoneError;
 
 /// Why there is no record.
 #[derive(Debug, thiserror::Error)]
@@ -155,6 +156,9 @@ pub enum BenchError {
         /// `memory`, `an export of another host`.
         what: &'static str,
     },
+    /// Requests cannot keep to zones.
+    #[error(transparent)]
+    Zones(#[from] ZoneError),
     /// The engine could not be set up or driven.
     #[error("the I/O engine failed")]
     Engine(#[from] EngineError),
@@ -219,6 +223,7 @@ impl BenchError {
     #[must_use]
     pub fn is_about_the_request(&self) -> bool {
         matches!(self, Self::Engine(error) if error.misfit().is_some())
+            || matches!(self, Self::Zones(error) if error.is_about_the_request())
             || matches!(
                 self,
                 Self::Invalid(_)
@@ -263,6 +268,7 @@ impl BenchError {
             Self::NoWriteSync { .. } => {
                 Some("say --fsync=1 where the server keeps what it writes, or drop --sync".into())
             }
+            Self::Zones(error) => Some(error.hint().to_owned()),
             Self::Engine(error) => engine_hint(error),
             Self::Request(failure) => request_hint(failure),
             Self::Unanswered(_) => Some(

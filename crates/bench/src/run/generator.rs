@@ -28,6 +28,7 @@ use super::worker::Report;
 use super::{Conduct, Job, RunOptions, run};
 use crate::lies::Known;
 use crate::observe::{Observer, Subject};
+use crate::zones::Zones;
 
 /// How long a shape is run.
 const RUNTIME: Duration = Duration::from_millis(100);
@@ -113,7 +114,7 @@ fn shape(workload: &Workload) -> Workload {
             Rw::RandTrim => Rw::RandRead,
             other => other,
         },
-        ..workload.clone()
+        ..if workload.is_zbd() { workload.clone().without_zones() } else { workload.clone() }
     }
 }
 
@@ -128,6 +129,7 @@ fn calibrate(shape: &Workload, size: u64) -> Option<f64> {
         observer: Observer::new(Sysfs::at("/dev/null"), subject),
         known: Known::default(),
         conduct: Conduct::default(),
+        zones: Zones::default(),
     };
     let outcome = run(&[job], RunOptions::default()).ok()?;
     fastest_step(&outcome.records.first()?.samples)

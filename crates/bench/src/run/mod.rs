@@ -37,7 +37,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -51,6 +51,7 @@ use storage::usage;
 pub use self::error::BenchError;
 use crate::lies::Known;
 use crate::observe::{Observed, Observer};
+use crate::zones::{self, Zones};
 use conduct::{Aside, Conduct};
 use control::{Control, Phase};
 use coordinator::Coordinator;
@@ -73,6 +74,8 @@ pub struct Job {
     pub known: Known,
     /// What it is to do beside the workload.
     pub conduct: Conduct,
+    /// The zones of its target, which jobs on the same one share.
+    pub zones: Zones,
 }
 
 /// How a run is watched and stopped.
@@ -138,6 +141,13 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
         |job: &Job| Placement::new(&job.workload, &job.observer.subject().stack.node_of_cpu, &allowed);
     let places = jobs.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     let controls: Vec<_> = shares.iter().map(|s| Arc::new(Control::new(s.len() as u32))).collect();
+    let wants_stop = || options.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
+    for share in shares.iter().flatten() {
+        if !share.clear_zones(&wants_stop)? {
+            // No thread is to write before all zones are cleared.
+            controls.iter().for_each(|control| control.advance(Phase::Stop));
+        }
+    }
     let prepared: Vec<_> = jobs.iter().map(|job| job.observer.prepare()).collect();
     if let Some(start) = options.start {
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
@@ -169,6 +179,7 @@ pub fn run(jobs: &[Job], options: RunOptions<'_>) -> Result<Outcome, BenchError>
     if !all_left {
         // What waits in the kernel cannot be called back. Its thread owns its engine and buffers, and keeps them until
         // the drive answers or the process ends.
+        shares.iter().flatten().for_each(Share::lose_zones);
         return Err(failure().expect("threads are left behind only where a job has failed"));
     }
     let mut reports = gather(&shares, threads);
@@ -217,11 +228,13 @@ fn start(
     let mut threads = Vec::new();
     let flows = flows(jobs, shares);
     for (((job, shares), place), control) in jobs.iter().zip(shares).zip(places).zip(controls) {
-        for (Share { device, workload, region }, number) in shares.iter().zip(0..) {
+        for (Share { device, workload, region, zones, announced }, number) in shares.iter().zip(0..) {
             let task = Task {
                 device: Arc::clone(device),
                 workload: workload.clone(),
                 region: *region,
+                zones: zones.clone(),
+                announced: announced.clone(),
                 cpus: place.of(region.job),
                 // Later runs have higher generations; passes within a run count on from here.
                 generation: started_unix_ns >> 8,
@@ -314,14 +327,16 @@ fn check(job: &Job) -> Result<Vec<Share>, BenchError> {
     if workload.rw.modifies() && !job.device.is_writable() {
         return Err(BenchError::ReadOnly { device });
     }
+    zones::check_is_asked(&job.device, workload)?;
     if let Some(plan) = job.conduct.steady_writes {
         check_regions(job, plan)?;
     }
     if job.conduct.atomic {
         atomic::check(job)?;
     }
-    // A copy that reads each block back at once finds its own, or another's of the same kind.
-    let is_known = workload.verify_backlog > 0 || job.conduct.any_generation;
+    // A copy that reads each block back at once finds its own, or another's of the same kind. In a zone that is not reset no
+    // block is written twice.
+    let is_known = workload.verify_backlog > 0 || job.conduct.any_generation || workload.is_zbd();
     if workload.verify.is_some() && workload.regions_overlap() && !is_known {
         return Err(BenchError::VerifyOverlap { numjobs: workload.numjobs });
     }

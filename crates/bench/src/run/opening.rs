@@ -13,12 +13,16 @@ use crate::payload::MADE_ANEW;
 /// The most slots of an engine.
 const MOST_SLOTS: u32 = 32_768;
 
+/// Bytes of a slot whose requests have no data: what commands are described in.
+const NO_DATA_BYTES: usize = 4096;
+
 /// How a thread's engine is set up.
 pub(super) fn config(workload: &Workload, conduct: &Conduct) -> EngineConfig {
     let ring = &conduct.ring;
     EngineConfig {
         depth: workload.iodepth,
-        slot_bytes: workload.max_bs() as usize,
+        // A reset of a zone has no data, and no buffer as large as the zone.
+        slot_bytes: if workload.resets_zones() { NO_DATA_BYTES } else { workload.max_bs() as usize },
         hipri: workload.hipri,
         sqthread_poll: workload.sqthread_poll,
         sqthread_poll_cpu: ring.sqthread_poll_cpu.filter(|_| workload.sqthread_poll),
@@ -28,6 +32,7 @@ pub(super) fn config(workload: &Workload, conduct: &Conduct) -> EngineConfig {
         // The flags of a character device's descriptor make no command durable.
         write_fua: workload.sync != WriteSync::None,
         write_commands: ring.write_commands,
+        appends: ring.appends,
         ranges_per_trim: ring.ranges_per_trim.unwrap_or(1),
         placement: ring.placement.clone(),
         protection: ring.protection.map(|(_, protection)| protection),
@@ -86,6 +91,8 @@ fn makes_ahead(workload: &Workload, device: &Arc<dyn Device>) -> bool {
     let asynchronous = !matches!(workload.ioengine, IoEngine::Psync | IoEngine::Mmap)
         && leaves(device).iter().all(by_kernel)
         && !targets(device).iter().any(|target| target.verifies() || target.performs().is_some());
+    // Where a block goes on a zoned drive is known when there is room for it.
+    let asynchronous = asynchronous && !workload.is_zbd();
     large && asynchronous && !workload.is_open_loop() && workload.iodepth < MOST_SLOTS
 }
 
@@ -137,6 +144,21 @@ mod tests {
         assert_eq!(of(WriteSync::None, true), (false, Some(3)));
         assert_eq!(of(WriteSync::Dsync, false), (true, None));
         assert_eq!(of(WriteSync::Sync, false), (true, None));
+    }
+
+    #[test]
+    fn resets_of_zones_have_no_buffers_as_large_as_zones() {
+        let resets = Workload {
+            rw: Rw::RandTrim,
+            zonemode: measure::workload::ZoneMode::Zbd,
+            bs: 2 << 30,
+            iodepth: 64,
+            ..Workload::default()
+        };
+        resets.validate().expect("zones of 2g are those of drives");
+        assert_eq!(config(&resets, &Conduct::default()).slot_bytes, 4096);
+        assert!(Workload { bs: 4 << 30, ..resets.clone() }.validate().is_err());
+        assert!(Workload { rw: Rw::RandWrite, ..resets }.validate().is_err());
     }
 
     #[test]

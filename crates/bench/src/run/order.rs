@@ -24,7 +24,7 @@ pub(super) enum Order {
 impl Order {
     /// The order that a workload asks for over `blocks` blocks.
     pub fn new(workload: &Workload, blocks: u64, seed: u64) -> Self {
-        if let Some(size) = workload.zonesize {
+        if let Some(size) = workload.strided_bytes() {
             let in_blocks = |bytes: u64| bytes / workload.bs;
             let range = in_blocks(workload.zonerange.unwrap_or(size)).min(blocks);
             let order = workload.rw.is_random().then_some((seed, workload.norandommap));

@@ -7,6 +7,7 @@ use measure::dealing::part_of;
 use measure::limit::Context;
 use measure::record::{
     DirectionCounts, EngineFacts, FailedRequests, JobCounts, ProcessCounts, RunRecord, SCHEMA, TotalCounts,
+    ZoneCounts,
 };
 use storage::clock::Clock;
 use storage::device::DeviceKind;
@@ -123,6 +124,7 @@ fn record(job: &Job, reports: &[Report], observed: &Observed, common: Common) ->
         },
         verified_blocks: reports.iter().map(|r| r.verified_blocks).sum(),
         failed: failed(reports),
+        zones: reports.iter().filter_map(|report| report.zones).reduce(ZoneCounts::plus),
         warnings: Vec::new(),
         observed_ns: observed.window_ns,
         bounds: observed.bounds.clone(),

@@ -11,6 +11,7 @@ use measure::workload::{Rw, SizeShare, Workload, all_draws};
 use storage::engine::{Engine, Op};
 use storage::usage::IoPriority;
 
+use super::BenchError;
 use super::backlog::Backlog;
 use super::budget::Budget;
 use super::conduct::Conduct;
@@ -19,6 +20,7 @@ use super::priorities::Draw;
 use super::tally::Direction;
 use crate::payload::{Copies, Payload};
 use crate::verify::{Header, Verification, VerifyFailure};
+use crate::zones::{Step, Walk, ZoneError};
 
 /// A request that was issued, as its completion is counted.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +78,22 @@ pub(super) trait Requests {
     /// Whether the request in flight in this slot is a flush.
     fn is_flush(&self, _slot: u32) -> bool {
         false
+    }
+
+    /// Whether the last request could not be issued yet, because it waits for another of this thread or of others; the next one
+    /// that is issued is that one.
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    /// The zones that requests keep to, if there are any.
+    fn walk(&mut self) -> Option<&mut Walk> {
+        None
+    }
+
+    /// Why no more requests could be made, if that is no end.
+    fn take_failure(&mut self) -> Option<BenchError> {
+        None
     }
 
     /// The request in this slot has failed, and the job lives with that.
@@ -148,6 +166,15 @@ impl InFlight {
     }
 }
 
+/// A request that was drawn, and has yet to be made.
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    op: Op,
+    bytes: u64,
+    /// Where it goes; on a zoned drive what chance says of that.
+    offset: u64,
+}
+
 /// A request whose buffer is ready.
 #[derive(Debug, Clone, Copy)]
 struct Made {
@@ -188,6 +215,11 @@ pub(super) struct General {
     /// A block that was discarded, and is written next.
     trimmed: Option<(u64, u32)>,
     priorities: Option<Draw>,
+    /// Where requests may go, if that is decided by zones.
+    walk: Option<Walk>,
+    /// A request that cannot go there yet.
+    held: Option<Drawn>,
+    failure: Option<ZoneError>,
     pub verified_blocks: u64,
 }
 
@@ -216,6 +248,9 @@ impl General {
             uncertain: HashSet::new(),
             trimmed: None,
             priorities: None,
+            walk: None,
+            held: None,
+            failure: None,
             verified_blocks: 0,
             workload: workload.clone(),
             region: *region,
@@ -232,6 +267,12 @@ impl General {
             self.order = Order::Steady(Box::new(Steady::new(plan, blocks, seed)));
             self.budget = Budget::of(plan.writes(blocks).saturating_mul(bs), &self.workload);
         }
+        self
+    }
+
+    /// On zones that decide where requests go.
+    pub fn within(mut self, walk: Option<Walk>) -> Self {
+        self.walk = walk;
         self
     }
 
@@ -351,6 +392,20 @@ impl General {
         if let Some((offset, length)) = self.trimmed.take() {
             return Some(self.fill(engine, slot, Op::Write, offset, length));
         }
+        let drawn = match self.held.take() {
+            Some(drawn) => drawn,
+            None => self.draw()?,
+        };
+        let (op, offset) = self.place(drawn, slot)?;
+        let length = drawn.bytes as u32;
+        if self.workload.rw.trims_and_writes() {
+            self.trimmed = Some((offset, length));
+        }
+        Some(self.fill(engine, slot, op, offset, length))
+    }
+
+    /// Draws the next request; None where the share is done.
+    fn draw(&mut self) -> Option<Drawn> {
         // Where the sizes of writes are their own, what a request does is drawn before its size.
         let drawn = (!self.workload.write_bssplit.is_empty()).then(|| self.next_op());
         let bytes = self.next_fitting_size(drawn);
@@ -359,12 +414,19 @@ impl General {
         }
         self.requests_left -= 1;
         let op = drawn.unwrap_or_else(|| self.next_op());
-        let offset = self.next_offset(bytes);
-        let length = bytes as u32;
-        if self.workload.rw.trims_and_writes() {
-            self.trimmed = Some((offset, length));
+        Some(Drawn { op, bytes, offset: self.next_offset(bytes) })
+    }
+
+    /// What a request that was drawn does, and where; None if it cannot go anywhere, or not yet.
+    fn place(&mut self, drawn: Drawn, slot: u32) -> Option<(Op, u64)> {
+        let Some(walk) = &mut self.walk else { return Some((drawn.op, drawn.offset)) };
+        match walk.next(drawn.op, drawn.offset, slot) {
+            Ok(Step::At(op, offset)) => return Some((op, offset)),
+            Ok(Step::Wait) => self.held = Some(drawn),
+            Ok(Step::Done) => {}
+            Err(failure) => self.failure = Some(failure),
         }
-        Some(self.fill(engine, slot, op, offset, length))
+        None
     }
 
     /// Makes a request of what is drawn, and its data if it writes.
@@ -488,7 +550,22 @@ impl Requests for General {
         self.in_flight[slot as usize].op.is_sync()
     }
 
+    fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    fn walk(&mut self) -> Option<&mut Walk> {
+        self.walk.as_mut()
+    }
+
+    fn take_failure(&mut self) -> Option<BenchError> {
+        self.failure.take().map(BenchError::from)
+    }
+
     fn abandon(&mut self, slot: u32) {
+        if let Some(walk) = &mut self.walk {
+            walk.fail(slot);
+        }
         let request = &mut self.in_flight[slot as usize];
         request.is_under_way = false;
         if request.reads_back
@@ -499,6 +576,9 @@ impl Requests for General {
     }
 
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure> {
+        if let Some(walk) = &mut self.walk {
+            walk.settle(slot);
+        }
         self.in_flight[slot as usize].is_under_way = false;
         let InFlight { op, length, offset, header, priority, .. } = self.in_flight[slot as usize];
         self.flushes -= u32::from(op.is_sync());

@@ -8,6 +8,7 @@ use measure::workload::InvalidWorkload;
 use storage::device::{Device, DeviceKind};
 
 use super::{BenchError, Job};
+use crate::zones::{self, Announcement, Walk, ZoneError, ZoneTable};
 
 /// The most threads of a job: as many as `numjobs` may be.
 const MOST_THREADS: u64 = 4096;
@@ -19,6 +20,31 @@ pub(super) struct Share {
     /// What this thread is to do, and no other.
     pub workload: Workload,
     pub region: Region,
+    /// The zones that its requests keep to.
+    pub zones: Option<Arc<ZoneTable>>,
+    /// That it is going to write there.
+    pub announced: Option<Arc<Announcement>>,
+}
+
+impl Share {
+    /// Resets the zones that a job is going to verify. To be called before any thread begins, so that none resets what another
+    /// has written. False if `is_over` said so before all of them were.
+    pub fn clear_zones(&self, is_over: &dyn Fn() -> bool) -> Result<bool, ZoneError> {
+        let Self { device, workload, region, zones, .. } = self;
+        match zones {
+            Some(zones) if workload.verify.is_some() && workload.rw.writes() => {
+                Walk::new(zones, device, workload, region, 0).clear(is_over)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// A request in flight will not be answered.
+    pub fn lose_zones(&self) {
+        if let Some(zones) = &self.zones {
+            zones.lose();
+        }
+    }
 }
 
 /// The shares of a job's threads.
@@ -31,11 +57,22 @@ pub(super) fn shares(job: &Job) -> Result<Vec<Share>, BenchError> {
             size,
             needed: why.needed,
         };
-        let regions = regions(workload, size).map_err(too_small)?;
+        let zones = workload.is_zbd().then(|| job.zones.of(device, workload)).transpose()?;
+        let regions = match &zones {
+            Some(zones) => zones::regions_of(zones, workload, size),
+            None => regions(workload, size),
+        };
+        let regions = regions.map_err(too_small)?;
+        let announced = |region: &Region| {
+            let zones = zones.as_ref().filter(|_| workload.rw.writes())?;
+            Some(Arc::new(zones.announce(region.start..region.start + region.length)))
+        };
         let share = |region: Region| Share {
+            announced: announced(&region),
             device: Arc::clone(device),
             workload: workload.clone(),
             region: Region { job: first + region.job, ..region },
+            zones: zones.clone(),
         };
         Ok(regions.into_iter().map(share).collect::<Vec<_>>())
     };

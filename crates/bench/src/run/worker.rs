@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use measure::dealing::Region;
 use measure::pattern::{Blocks, Cover, Sequential, Uniform};
-use measure::record::FailedRequests;
+use measure::record::{FailedRequests, ZoneCounts};
 use measure::workload::{LatencyClock, RandomDistribution, Workload};
 use storage::clock::Clock;
 use storage::device::Device;
@@ -37,10 +37,12 @@ use super::search::{Search, Searched};
 use super::tally::{Summary, Tally};
 use super::tolerance::Failures;
 use super::{BenchError, opening};
+use crate::zones::{Announcement, Walk, ZoneTable};
 use readback::{owed, read_back, verify_error};
 
 mod burning;
 mod flushing;
+mod phases;
 mod readback;
 mod searching;
 mod waiting;
@@ -51,6 +53,10 @@ pub(super) struct Task {
     pub device: Arc<dyn Device>,
     pub workload: Workload,
     pub region: Region,
+    /// The zones that its requests keep to.
+    pub zones: Option<Arc<ZoneTable>>,
+    /// That it is going to write there, until it does.
+    pub announced: Option<Arc<Announcement>>,
     /// The CPUs to run on; none: wherever the process may.
     pub cpus: Option<Vec<u32>>,
     pub generation: u64,
@@ -79,6 +85,8 @@ pub(super) struct Report {
     pub searched: Option<Searched>,
     /// Failures that it lived with.
     pub failed: Vec<FailedRequests>,
+    /// What it did to zones beside its requests, where it keeps to such.
+    pub zones: Option<ZoneCounts>,
 }
 
 /// Runs a thread's task from opening the engine to the last completion.
@@ -106,6 +114,7 @@ pub(super) fn work(task: &Task, control: &Control) -> Result<Report, BenchError>
             retries: 0,
             searched: None,
             failed: Vec::new(),
+            zones: None,
         });
     }
     let (engine, fallback) = opening::open(workload, &task.device, &config)?;
@@ -128,7 +137,7 @@ fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, B
     let w = &task.workload;
     let plain =
         w.rw_step == 0 && w.percentage_random == 100 && w.number_ios.is_none() && w.blockalign.is_none();
-    let plain = plain && w.zonesize.is_none();
+    let plain = plain && w.zonesize.is_none() && !w.is_zbd();
     let logs_offsets = task.conduct.log.is_some_and(|log| log.offsets);
     let plain = plain && !logs_offsets && task.conduct.request_priorities.is_none();
     let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none() && plain;
@@ -158,7 +167,13 @@ fn narrow_run<E: Engine, B: Blocks>(
 
 fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
     let w = &task.workload;
-    let mut requests = General::new(w, &task.region, engine.depth(), task.generation).with(&task.conduct);
+    let (region, depth) = (&task.region, engine.depth());
+    let walk = |zones| Walk::new(zones, &task.device, w, region, depth).in_flow(task.flow.is_some());
+    let walk = task.zones.as_ref().map(walk);
+    if let Some(announced) = &task.announced {
+        announced.withdraw();
+    }
+    let mut requests = General::new(w, region, depth, task.generation).with(&task.conduct).within(walk);
     requests.fill_buffers(&mut engine);
     let mut turn = Turn::new(engine, requests, task, control);
     turn.go()?;
@@ -266,6 +281,12 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         } else {
             self.closed()?
         }
+        if let Some(failure) = self.requests.take_failure() {
+            return Err(failure);
+        }
+        if let Some(walk) = self.requests.walk() {
+            walk.retire();
+        }
         if self.own_end && self.control.phase() != Phase::Stop {
             self.flush()?;
         }
@@ -309,9 +330,9 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             if self.exhausted && self.engine.in_flight() == 0 {
                 return Ok(());
             }
-            let is_held = self.flow.as_ref().is_some_and(|flow| flow.is_held);
+            let is_held = self.is_held();
             if is_held && self.engine.in_flight() == 0 {
-                self.flow.as_mut().expect("it holds").rest();
+                self.rest_while_held();
                 now = self.clock.now();
                 continue;
             }
@@ -375,7 +396,8 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         self.issued.clear();
         let mut count = 0;
         for _ in 0..batch.min(self.room()) {
-            if self.flow.as_mut().is_some_and(|flow| !flow.admits()) {
+            // One that is held was admitted before.
+            if !(self.requests.is_held() || self.flow.as_mut().is_none_or(flow::Part::admits)) {
                 break;
             }
             let ahead = if R::WORKS_AHEAD { self.requests.issue_ahead(&mut self.engine) } else { None };
@@ -385,7 +407,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     let Some(slot) = self.idle.pop() else { break };
                     if !self.requests.issue(&mut self.engine, slot) {
                         self.idle.push(slot);
-                        self.exhausted = true;
+                        self.exhausted = !self.requests.is_held();
                         break;
                     }
                     slot
@@ -418,7 +440,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                 let Some(slot) = self.idle.pop() else { break };
                 if !self.requests.issue(&mut self.engine, slot) {
                     self.idle.push(slot);
-                    self.exhausted = true;
+                    self.exhausted = !self.requests.is_held();
                     break;
                 }
                 self.began[slot as usize] = due;
@@ -432,12 +454,11 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             let full = self.idle.is_empty();
             let left = Duration::from_nanos(self.clock.nanoseconds(due.saturating_sub(now)));
             if self.engine.in_flight() == 0 {
-                // Bounded, so that a slow rate does not keep the thread from seeing the phase change.
-                std::thread::sleep(left.min(Duration::from_millis(50)));
+                self.rest_until_due(left);
                 now = self.clock.now();
                 continue;
             }
-            let timeout = if full || self.exhausted { None } else { Some(left) };
+            let timeout = if full || self.exhausted || self.is_held() { None } else { Some(left) };
             self.say_what_is_waited_for(1);
             self.engine.submit(1, timeout)?;
             now = self.reap()?;
@@ -517,56 +538,6 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
         }
     }
 
-    #[cold]
-    fn phase_work(&mut self, phase: Phase, now: u64) {
-        let queue_was_full = self.completed >= u64::from(self.engine.depth());
-        if !self.filled && now >= self.ramp_until && (queue_was_full || now >= self.fill_until) {
-            self.filled = true;
-            self.control.filled();
-        }
-        if phase == self.last_seen {
-            return;
-        }
-        self.last_seen = phase;
-        match phase {
-            Phase::Ramp => {}
-            Phase::Measure => {
-                self.tally.begin(now);
-                if let Some(runtime) = self.task.workload.runtime {
-                    self.deadline = now + self.clock.ticks(runtime);
-                }
-            }
-            // As in fio, each thread searches to its own end.
-            Phase::Tail if self.own_end || self.is_searching() => self.exhausted |= self.control.is_enough(),
-            Phase::Tail => {
-                if self.tally.is_measuring() {
-                    self.tally.end(now);
-                }
-                // A run by size does all of its work; a run by time is over.
-                self.exhausted |= self.task.workload.time_based || self.control.is_enough();
-            }
-            Phase::Stop => {
-                if self.tally.is_measuring() {
-                    self.tally.end(now);
-                }
-                self.exhausted = true;
-            }
-        }
-    }
-
-    #[cold]
-    fn time_is_up(&mut self, now: u64) {
-        self.deadline = u64::MAX;
-        self.exhausted = true;
-        if self.own_end {
-            return;
-        }
-        if self.tally.is_measuring() {
-            self.tally.end(now);
-        }
-        self.control.done();
-    }
-
     fn report(mut self, verified_blocks: u64, verify_expected: Option<u64>) -> Result<Report, BenchError> {
         self.engine.conclude()?;
         let ahead = (self.spare > 0).then(|| "blocks made ahead".to_owned());
@@ -581,6 +552,7 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
             retries: self.engine.retries(),
             searched: self.search.map(|search| search.outcome()),
             failed: self.failures.seen,
+            zones: self.requests.walk().map(|walk| walk.counts()),
         })
     }
 }

@@ -223,6 +223,7 @@ pub fn healthy() -> Case {
         },
         verified_blocks: 0,
         failed: Vec::new(),
+        zones: None,
         warnings: vec![],
         observed_ns: interval_ns + 400_000,
         bounds: Bounds::default(),

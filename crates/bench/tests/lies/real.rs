@@ -16,6 +16,7 @@ mod loop_device;
 use bench::lies::{Known, blocks};
 use bench::observe::{Observer, Subject};
 use bench::run::conduct::Conduct;
+use bench::zones::Zones;
 use bench::{Job, RunOptions};
 use loop_device::LoopDevice;
 use measure::WarningCode::{self, *};
@@ -77,7 +78,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 fn run_knowing(device: Arc<dyn Device>, workload: Workload, known: Known) -> RunRecord {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let observer = Observer::of(&*device).expect("an open device");
-    let job = Job { device, workload, observer, known, conduct: Conduct::default() };
+    let job = Job { device, workload, observer, known, conduct: Conduct::default(), zones: Zones::default() };
     bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
 }
 
@@ -387,6 +388,7 @@ fn a_device_that_answers_at_once_shows_the_generator_and_a_slow_one_does_not() {
             observer: Observer::new(Sysfs::at("/dev/null"), Subject::default()),
             known: Known::default(),
             conduct: Conduct::default(),
+            zones: Zones::default(),
         };
         bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
     };

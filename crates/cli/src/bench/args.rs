@@ -337,6 +337,7 @@ fn value(kind: ValueKind, text: &str) -> Result<Value, BadValue> {
         ValueKind::Count => values::whole::<u32>(text)?.into(),
         ValueKind::Seed => values::whole::<u64>(text)?.into(),
         ValueKind::Percent => values::whole::<u8>(text)?.into(),
+        ValueKind::Fraction => values::fraction(text)?.into(),
         ValueKind::Word(words) => {
             (words.canonical)(text).ok_or_else(|| values::unknown_word(text, words.list))?.into()
         }

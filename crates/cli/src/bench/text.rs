@@ -125,6 +125,12 @@ pub(super) fn workload(record: &RunRecord) -> String {
         };
         line += &format!(", verified by {} ({} blocks{wrong})", verify.word(), record.verified_blocks);
     }
+    if let Some(zones) = record.zones.filter(|zones| zones.resets > 0 || zones.finished > 0) {
+        line += &format!(", {} zones reset", zones.resets);
+        if zones.finished > 0 {
+            line += &format!(" and {} finished", zones.finished);
+        }
+    }
     format!("{line}; measured for {}", units::seconds(Duration::from_nanos(record.interval_ns)))
 }
 

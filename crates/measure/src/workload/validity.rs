@@ -35,8 +35,11 @@ impl Workload {
         if self.min_bs() == 0 {
             return bad("bs", "0".into(), "a block has at least one byte", "try --bs=4k");
         }
-        if self.max_bs() > 1 << 30 {
-            return bad("bs", units::bytes_short(self.max_bs()), "a block has at most 1g", "try --bs=4m");
+        // What resets a zone moves no data, and zones are larger than blocks.
+        let most = if self.resets_zones() { 2 << 30 } else { 1 << 30 };
+        if self.max_bs() > most {
+            let reason = if self.resets_zones() { "a zone has at most 2g" } else { "a block has at most 1g" };
+            return bad("bs", units::bytes_short(self.max_bs()), reason, "try --bs=4m");
         }
         if self.iodepth == 0 || self.iodepth > 32_768 {
             return bad("iodepth", self.iodepth.to_string(), "must be 1 to 32768", "try --iodepth=32");
@@ -194,6 +197,13 @@ impl Workload {
         let bad = |option, value: u64, reason, hint| {
             Err(InvalidWorkload { option, value: units::bytes_short(value), reason, hint })
         };
+        if self.is_zbd() {
+            return self.validate_zoned_drive();
+        }
+        if let Some((option, value)) = self.option_of_zoned_drives() {
+            let (reason, hint) = ("needs zonemode=zbd", "add --zonemode=zbd, or leave it out");
+            return Err(InvalidWorkload { option, value, reason, hint });
+        }
         let Some(size) = self.zonesize else {
             let hint = "add --zonesize=256m";
             return match (self.zonerange, self.zoneskip) {
@@ -220,6 +230,83 @@ impl Workload {
         if !(alone && plain) {
             let reason = "cannot be combined with bssplit, a step, blockalign, percentage_random or random_distribution";
             return bad("zonesize", size, reason, "leave one of them out");
+        }
+        Ok(())
+    }
+
+    /// An option that is set, and means something with `zonemode=zbd` only.
+    fn option_of_zoned_drives(&self) -> Option<(&'static str, String)> {
+        let number = |number: u32| (number > 0).then(|| number.to_string());
+        let switch = |is_on: bool| is_on.then(|| "1".to_owned());
+        let part = |part: f64| (part != 0.0).then(|| part.to_string());
+        let options = [
+            ("zonecapacity", self.zonecapacity.map(units::bytes_short)),
+            ("read_beyond_wp", switch(self.read_beyond_wp)),
+            ("max_open_zones", number(self.max_open_zones)),
+            ("job_max_open_zones", number(self.job_max_open_zones)),
+            ("ignore_zone_limits", switch(self.ignore_zone_limits)),
+            ("zone_reset_threshold", part(self.zone_reset_threshold)),
+            ("zone_reset_frequency", part(self.zone_reset_frequency)),
+        ];
+        options.into_iter().find_map(|(option, value)| Some((option, value?)))
+    }
+
+    /// Requests that keep to the zones of a zoned drive. What depends on the drive is the runner's to check.
+    fn validate_zoned_drive(&self) -> Result<(), InvalidWorkload> {
+        let bad = |option, value: String, reason, hint| Err(InvalidWorkload { option, value, reason, hint });
+        let size = |bytes: u64| units::bytes_short(bytes);
+        let whole = |bytes: u64| bytes >= 512 && bytes.is_multiple_of(self.bs.max(1));
+        match (self.zonesize, self.zonecapacity) {
+            (Some(zone), _) if !whole(zone) => {
+                let reason = "must be a multiple of bs, and at least 512";
+                return bad("zonesize", size(zone), reason, "write whole blocks");
+            }
+            (None, Some(bytes)) => {
+                let reason = "needs a zonesize: the zones of a drive have capacities of their own";
+                return bad("zonecapacity", size(bytes), reason, "add --zonesize, or leave it out");
+            }
+            (Some(zone), Some(bytes)) if bytes > zone || bytes < self.bs => {
+                let reason = "must be from bs to zonesize";
+                return bad("zonecapacity", size(bytes), reason, "leave it out for all of the zone");
+            }
+            _ => {}
+        }
+        if let Some(range) = self.zonerange.filter(|range| Some(*range) != self.zonesize) {
+            let reason = "is the zonesize with zonemode=zbd";
+            return bad("zonerange", size(range), reason, "leave it out");
+        }
+        if self.zoneskip > 0 {
+            let reason = "cannot be combined with zonemode=zbd";
+            return bad("zoneskip", size(self.zoneskip), reason, "leave it out: no zone is skipped");
+        }
+        let mode = |reason, hint| bad("zonemode", self.zonemode.word().to_owned(), reason, hint);
+        if !self.has_one_size() || self.rw_step != 0 || self.blockalign.is_some() {
+            let reason = "cannot be combined with bssplit, a step or blockalign";
+            return mode(reason, "zones are written in blocks of one size, one after the other");
+        }
+        if self.rw.trims_and_writes() {
+            return mode("cannot be combined with trimwrite and randtrimwrite", "a zone is reset as a whole");
+        }
+        if matches!(self.rw, Rw::Trim | Rw::RandTrim) && self.zonesize.is_some_and(|zone| zone != self.bs) {
+            let reason = "a trim resets a zone with zonemode=zbd, and must be as large";
+            return bad("bs", size(self.bs), reason, "write the zonesize");
+        }
+        for (option, part) in [
+            ("zone_reset_threshold", self.zone_reset_threshold),
+            ("zone_reset_frequency", self.zone_reset_frequency),
+        ] {
+            if !(0.0..=1.0).contains(&part) {
+                return bad(option, part.to_string(), "must be from 0 to 1", "for instance 0.5");
+            }
+            if part > 0.0 && self.verify.is_some() {
+                let reason = "cannot be combined with verify, which resets no zone that it wrote";
+                return bad(option, part.to_string(), reason, "leave one of them out");
+            }
+        }
+        if self.zone_reset_threshold > 0.0 && self.zone_reset_frequency == 0.0 {
+            let value = self.zone_reset_threshold.to_string();
+            let hint = "add --zone_reset_frequency=0.1, or leave it out";
+            return bad("zone_reset_threshold", value, "does nothing without zone_reset_frequency", hint);
         }
         Ok(())
     }
@@ -255,6 +342,7 @@ impl Workload {
         } else if matches!(self.rw, Rw::Trim | Rw::RandTrim) || self.rw.trims_and_writes() {
             Some(("needs writes or reads alone", "write in one job, and read with verify in the next"))
         } else if self.rw.is_random()
+            && self.rw.writes()
             && !self.verifies_by_log()
             && (self.norandommap
                 || self.percentage_random < 100
@@ -268,7 +356,7 @@ impl Workload {
             Some(("needs blocks side by side", "drop blockalign"))
         } else if self.rw_step < 0 {
             Some(("cannot tell stale from fresh where blocks are visited backwards", "drop the step"))
-        } else if self.zonesize.is_some() {
+        } else if self.strided_bytes().is_some() {
             Some(("cannot tell stale from fresh where blocks are skipped", "drop the zones"))
         } else if self.dedupe_percentage > 0 {
             Some(("makes every block unlike all others", "drop dedupe_percentage"))

@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use storage::device::{Device, DeviceKind, ZeroOptions};
+use storage::device::{Device, DeviceKind, ZeroOptions, discard_pieces, whole_zones};
 use storage::extents::{self, Stretch};
 
 /// Bytes that are fetched at a time.
 const FETCH: usize = 1 << 20;
 /// Bytes that are made zero at a time: a drive without a command for it takes some milliseconds to write them.
 const ZERO: u64 = 64 << 20;
-/// Bytes that are discarded at a time.
+/// Bytes that are discarded at a time; a zone at least where the drive gives back whole ones only.
 const DISCARD: u64 = 1 << 30;
 /// Discards of block devices are cut to multiples of this: the sector of the kernel's block layer.
 const SECTOR: u64 = 512;
@@ -141,34 +141,41 @@ fn work(
 
 fn perform(device: &dyn Device, abandoned: &AtomicU8, job: Job, offset: u64, length: u64) -> Answer {
     let is_hint = matches!(job, Job::Trim | Job::Cache);
-    let in_steps = |range: Range<u64>, step: u64, act: &mut dyn FnMut(u64, u64) -> io::Result<()>| {
-        let mut at = range.start;
+    let in_pieces = |pieces: &mut dyn Iterator<Item = Range<u64>>,
+                     act: &mut dyn FnMut(u64, u64) -> io::Result<()>| {
         loop {
             match abandoned.load(Ordering::Relaxed) {
                 ALL => return Err(io::ErrorKind::Interrupted.into()),
                 HINTS if is_hint => return Ok(Vec::new()),
                 _ => {}
             }
-            if at >= range.end {
-                return Ok(Vec::new());
-            }
-            let part = step.min(range.end - at);
-            act(at, part)?;
-            at += part;
+            let Some(piece) = pieces.next() else { return Ok(Vec::new()) };
+            act(piece.start, piece.end - piece.start)?;
         }
     };
     let range = offset..offset + length;
     match job {
         Job::Trim => {
-            in_steps(whole_sectors(device, range), DISCARD, &mut |at, part| discard(device, at, part))
+            let range = whole_zones(device, whole_sectors(device, range));
+            in_pieces(&mut discard_pieces(device, range, DISCARD), &mut |at, part| discard(device, at, part))
         }
-        Job::Zero(how) => in_steps(range, ZERO, &mut |at, part| device.write_zeroes(at, part, how)),
+        Job::Zero(how) => {
+            in_pieces(&mut pieces(range, ZERO), &mut |at, part| device.write_zeroes(at, part, how))
+        }
         Job::Cache => {
             let mut buffer = vec![0; FETCH.min(usize::try_from(length).unwrap_or(FETCH))];
-            in_steps(range, FETCH as u64, &mut |at, part| device.read_at(&mut buffer[..part as usize], at))
+            in_pieces(&mut pieces(range, FETCH as u64), &mut |at, part| {
+                device.read_at(&mut buffer[..part as usize], at)
+            })
         }
         Job::Extents(most) => extents(device, offset, length, most),
     }
+}
+
+/// A range in pieces of `step` bytes, the last of which may be less.
+fn pieces(range: Range<u64>, step: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = range.end;
+    range.step_by(step as usize).map(move |at| at..end.min(at + step))
 }
 
 /// What of a range can be discarded: of a block device the sectors that lie inside. A discard is a hint

@@ -18,9 +18,10 @@ use std::path::{Path, PathBuf};
 
 use super::channel::{Channel, answered_by_channel};
 use super::sys::{self, Status};
+use super::zones::{BlockZones, Zone, Zoned, zone_of};
 use super::{Device, DeviceKind, Geometry, OpenError, OpenOptions, ZeroOptions, failed, open_error};
 use crate::safety::{self, Obstacle, Refusal, Signature};
-use crate::sysfs::{DeviceNumber, Sysfs};
+use crate::sysfs::{DeviceNumber, Sysfs, ZoneFacts};
 
 /// An open block device.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(crate) struct BlockDevice {
     spec: String,
     path: PathBuf,
     channel: Channel,
+    zones: Option<BlockZones>,
 }
 
 /// Opens the block device at `path`, of which `status` was seen; only its first `limit` bytes, where
@@ -84,7 +86,8 @@ pub(super) fn open_any(
     }
     let channel =
         Channel { file, geometry, direct: options.direct, writable: options.access.writes(), size: usable };
-    Ok(BlockDevice { spec, path: path.to_owned(), channel })
+    let zones = BlockZones::of(DeviceNumber::from(opened.special));
+    Ok(BlockDevice { spec, path: path.to_owned(), channel, zones })
 }
 
 /// Bytes of a device. Its end is found by seeking, which every architecture spells alike.
@@ -192,10 +195,40 @@ impl Device for BlockDevice {
 
     fn discard(&self, offset: u64, length: u64) -> io::Result<()> {
         self.channel.check_discard(offset, length)?;
-        if length == 0 { Ok(()) } else { sys::discard_blocks(self.fd(), offset, length) }
+        match &self.zones {
+            _ if length == 0 => Ok(()),
+            Some(zones) if zones.facts.is_host_managed => {
+                zones.discard(self, self.fd(), offset..offset + length, self.channel.size)
+            }
+            _ => sys::discard_blocks(self.fd(), offset, length),
+        }
+    }
+
+    fn zones(&self) -> Option<&dyn Zoned> {
+        self.zones.is_some().then_some(self as &dyn Zoned)
     }
 
     fn write_zeroes(&self, offset: u64, length: u64, how: ZeroOptions) -> io::Result<()> {
         self.channel.write_zeroes(offset, length, how, true)
+    }
+}
+
+impl Zoned for BlockDevice {
+    fn facts(&self) -> ZoneFacts {
+        self.zones.as_ref().expect("only a device with zones is asked for them").facts
+    }
+
+    fn report(&self, from: u64, most: usize) -> io::Result<Vec<Zone>> {
+        sys::report_zones(self.fd(), from, most)?.iter().map(zone_of).collect()
+    }
+
+    fn reset(&self, start: u64, length: u64) -> io::Result<()> {
+        self.channel.check_discard(start, length)?;
+        sys::reset_zones(self.fd(), start, length)
+    }
+
+    fn finish(&self, start: u64, length: u64) -> io::Result<()> {
+        self.channel.check_discard(start, length)?;
+        sys::finish_zones(self.fd(), start, length)
     }
 }

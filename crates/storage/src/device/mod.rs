@@ -20,6 +20,7 @@ mod scratch;
 mod spread;
 pub(crate) mod sys;
 pub(crate) mod zeroes;
+mod zones;
 
 use std::fmt::Debug;
 use std::io;
@@ -42,6 +43,9 @@ pub use scratch::ScratchFile;
 pub use spread::{Piece, Spread, WrongPiece, leaves, piece_of, route, targets};
 pub use sys::{LoopBacking, allocate_range, atomic_writes, loop_backing, space};
 pub use zeroes::ZeroOptions;
+pub use zones::{
+    Zone, ZoneCondition, ZoneKind, Zoned, all_zones, discard_pieces, whole_zones, zone_bytes_of,
+};
 
 /// What kind of thing a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -152,6 +156,10 @@ pub trait Device: Send + Sync + Debug {
     fn performs(&self) -> Option<&'static str> {
         None
     }
+    /// The zones, where the device is a drive that has some.
+    fn zones(&self) -> Option<&dyn Zoned> {
+        None
+    }
     /// What was found on the device since it was opened that its user should know and that is no error, a line each.
     fn notices(&self) -> Vec<String> {
         Vec::new()
@@ -183,7 +191,8 @@ pub trait Device: Send + Sync + Debug {
     /// The kernel's. After a failure nothing may be assumed about earlier writes, and calling again
     /// does not help (`docs/faults.md`).
     fn sync_data(&self) -> io::Result<()>;
-    /// Gives the range back to the medium: BLKDISCARD on a block device, a punched hole in a file.
+    /// Gives the range back to the medium: BLKDISCARD on a block device, a reset of whole zones on one that has sequential
+    /// zones, a punched hole in a file.
     ///
     /// # Errors
     /// The kernel's; `EOPNOTSUPP` where the device cannot discard.

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use super::block::{self, BlockDevice};
 use super::sys::{self, Status};
 use super::{
-    AlignedBuffer, Device, DeviceKind, Geometry, OpenError, OpenOptions, WriteSync, ZeroOptions, failed,
-    leaves, open_error,
+    AlignedBuffer, Device, DeviceKind, Geometry, OpenError, OpenOptions, WriteSync, ZeroOptions, Zoned,
+    failed, leaves, open_error,
 };
 use crate::nvme::{
     self, BlockMetadata, Command, Identity, MetadataTransfer, ProtectionAction, TagChecks, Tags,
@@ -71,6 +71,8 @@ pub(crate) struct NamespaceDevice {
     file: File,
     /// Its block device, claimed; some where it may be written.
     claimed: Option<BlockDevice>,
+    /// The same opened for reading, where it is to say what its zones are.
+    viewer: Option<BlockDevice>,
     /// Whether each write is to be on the medium when it completes.
     forced: bool,
     namespace: Namespace,
@@ -93,6 +95,12 @@ pub fn namespace_bytes(path: &Path, protection: Option<ProtectionAction>) -> Opt
     }
     let options = OpenOptions { protection, ..OpenOptions::default() };
     open(path.display().to_string(), path, &status, None, &options).ok().map(|device| device.size)
+}
+
+/// How large the zones of the namespace are whose character device a path leads to; None if it has none.
+pub(super) fn zone_bytes(path: &Path, status: &Status) -> Option<u64> {
+    let device = open(path.display().to_string(), path, status, None, &OpenOptions::default()).ok()?;
+    Some(device.zones()?.facts().zone_bytes)
 }
 
 /// The most bytes of one request to `device`, `most` at most: no more than a command moves where what lies below takes
@@ -153,9 +161,16 @@ pub(crate) fn open(
     }
     let twin = sysfs::block_device_of(&system, character, nsid);
     let number = twin.as_ref().ok().and_then(|name| system.number(name));
+    let name = twin.as_ref().ok().cloned();
     let claimed = match options.access.writes() {
         true => Some(claim(&system, path, (character, nsid, identity), twin, options)?),
         false => None,
+    };
+    let viewer = match (&claimed, &name) {
+        (None, Some(name)) if number.and_then(|number| system.zones(number)).is_some() => {
+            view(name, nsid, identity)?
+        }
+        _ => None,
     };
     let queue = number.and_then(|number| system.queue(number));
     let device = NamespaceDevice {
@@ -163,6 +178,7 @@ pub(crate) fn open(
         path: path.to_owned(),
         file,
         claimed,
+        viewer,
         forced: options.sync != WriteSync::None,
         namespace: Namespace {
             nsid,
@@ -265,6 +281,15 @@ fn claim(
         source,
     })?;
     Ok(block)
+}
+
+/// The block device of a zoned namespace, opened for reading; None where it is another namespace by now.
+fn view(name: &str, nsid: u32, identity: Identity) -> Result<Option<BlockDevice>, OpenError> {
+    let node = Path::new("/dev").join(name);
+    let status = sys::status_of_path(&node).map_err(|error| failed(&node, "statx", error))?;
+    let block = block::open(node.display().to_string(), &node, &status, None, &OpenOptions::default())?;
+    let is_it = is_namespace_of((nsid, identity), nvme::namespace_id(block.fd()), block.size());
+    Ok(Some(block).filter(|_| is_it))
 }
 
 /// Whether a claimed block device is the namespace with this number and identity. Where the block layer cannot have the
@@ -414,6 +439,11 @@ impl Device for NamespaceDevice {
 
     fn namespace(&self) -> Option<&Namespace> {
         Some(&self.namespace)
+    }
+
+    /// As its block device has them, which resets and finishes them as well.
+    fn zones(&self) -> Option<&dyn Zoned> {
+        self.claimed.as_ref().or(self.viewer.as_ref())?.zones()
     }
 
     fn claim(&self) -> Option<BorrowedFd<'_>> {

@@ -24,6 +24,13 @@ const BLKFLSBUF: libc::Ioctl = block_ioctl(97);
 /// linux/fs.h: `_IO(0x12, 119)`, discard a range.
 const BLKDISCARD: libc::Ioctl = block_ioctl(119);
 
+/// linux/blkzoned.h: the zones from a sector on.
+const BLKREPORTZONE: libc::Ioctl = libc::_IOWR::<[u64; 2]>(0x12, 130);
+/// linux/blkzoned.h: has zones begin again at their first sector.
+const BLKRESETZONE: libc::Ioctl = libc::_IOW::<[u64; 2]>(0x12, 131);
+/// linux/blkzoned.h: makes zones full.
+const BLKFINISHZONE: libc::Ioctl = libc::_IOW::<[u64; 2]>(0x12, 136);
+
 /// What statx(2) says about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status {
@@ -202,6 +209,74 @@ pub(crate) fn discard_blocks(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io
     // SAFETY: BLKDISCARD reads two u64 through the pointer.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKDISCARD, range.as_ptr()) })?;
     Ok(())
+}
+
+/// A sector of linux/blkzoned.h, whatever the logical block of the drive is.
+const SECTOR: u64 = 512;
+
+/// `struct blk_zone`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct RawZone {
+    pub start: u64,
+    pub length: u64,
+    pub pointer: u64,
+    pub kind: u8,
+    pub condition: u8,
+    pub hints: [u8; 6],
+    pub capacity: u64,
+    pub reserved: [u64; 3],
+}
+
+/// Zones that are asked for at once.
+const ZONES_OF_A_REPORT: usize = 256;
+/// `BLK_ZONE_REP_CAPACITY`: zones come with capacities, from Linux 5.9.
+const HAS_CAPACITIES: u32 = 1;
+
+/// `struct blk_zone_report` with room for some zones.
+#[repr(C)]
+struct RawReport {
+    sector: u64,
+    count: u32,
+    flags: u32,
+    zones: [RawZone; ZONES_OF_A_REPORT],
+}
+
+/// BLKREPORTZONE: the first of the zones from that which has the byte at `from`, at most `most`; all in bytes.
+pub(crate) fn report_zones(fd: BorrowedFd<'_>, from: u64, most: usize) -> io::Result<Vec<RawZone>> {
+    let most = most.min(ZONES_OF_A_REPORT);
+    let zones = [RawZone::default(); ZONES_OF_A_REPORT];
+    let mut report = Box::new(RawReport { sector: from / SECTOR, count: most as u32, flags: 0, zones });
+    // SAFETY: the request reads the head of a `struct blk_zone_report` and writes at most `count` zones behind it, for which
+    // there is room; any bits are valid for their integers.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), BLKREPORTZONE, &raw mut *report) })?;
+    let has_capacities = report.flags & HAS_CAPACITIES != 0;
+    let zone = |zone: &RawZone| RawZone {
+        start: zone.start * SECTOR,
+        length: zone.length * SECTOR,
+        pointer: zone.pointer.saturating_mul(SECTOR),
+        capacity: if has_capacities { zone.capacity } else { zone.length } * SECTOR,
+        ..*zone
+    };
+    Ok(report.zones.iter().take(report.count as usize).map(zone).collect())
+}
+
+/// An ioctl that takes a range of whole zones.
+fn manage_zones(fd: BorrowedFd<'_>, request: libc::Ioctl, start: u64, length: u64) -> io::Result<()> {
+    let range = [start / SECTOR, length / SECTOR];
+    // SAFETY: the requests passed here (BLKRESETZONE, BLKFINISHZONE) read two u64 through the pointer.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), request, range.as_ptr()) })?;
+    Ok(())
+}
+
+/// BLKRESETZONE. What the zones hold is lost.
+pub(crate) fn reset_zones(fd: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<()> {
+    manage_zones(fd, BLKRESETZONE, start, length)
+}
+
+/// BLKFINISHZONE.
+pub(crate) fn finish_zones(fd: BorrowedFd<'_>, start: u64, length: u64) -> io::Result<()> {
+    manage_zones(fd, BLKFINISHZONE, start, length)
 }
 
 /// An offset or length as the kernel takes it.
@@ -462,7 +537,13 @@ mod tests {
             assert_eq!(BLKROGET, 0x125e);
             assert_eq!(BLKDISCARD, 0x1277);
             assert_eq!(BLKFLSBUF, 0x1261);
+            // linux/blkzoned.h.
+            assert_eq!(BLKREPORTZONE, 0xc010_1282);
+            assert_eq!(BLKRESETZONE, 0x4010_1283);
+            assert_eq!(BLKFINISHZONE, 0x4010_1288);
         }
+        assert_eq!(size_of::<RawZone>(), 64);
+        assert_eq!(std::mem::offset_of!(RawReport, zones), 16);
     }
 
     #[test]

@@ -109,6 +109,12 @@ pub enum Misfit {
         /// The device's spec.
         device: String,
     },
+    /// Zones that there are not.
+    #[error("write_mode=zone_append: {device} has no zones")]
+    NoZones {
+        /// The device's spec.
+        device: String,
+    },
     /// A CPU for the polling thread that there is not, or that the process may not use.
     #[error("sqthread_poll_cpu={cpu}: no thread can be bound to this CPU")]
     NoSuchCpu {
@@ -148,6 +154,7 @@ impl Misfit {
             Self::NoReferences { .. } => "write pi_chk=GUARD,APPTAG".to_owned(),
             Self::ShortMetadata { needed, .. } => format!("write md_per_io_size={needed}, or leave it out"),
             Self::MetadataOfSeveral { .. } => "write a section for each namespace".to_owned(),
+            Self::NoZones { .. } => "write write_mode=write, or leave it out".to_owned(),
             Self::NoSuchCpu { .. } => {
                 "name one of the CPUs that the process may use, or leave it out".to_owned()
             }

@@ -122,6 +122,8 @@ pub struct EngineConfig {
     pub atomic: bool,
     /// Which commands make writes (io_uring_cmd only).
     pub write_commands: WriteCommands,
+    /// Writes are appended to the zone that they lie in, and must come to lie where they were asked to (io_uring_cmd only).
+    pub appends: bool,
     /// How many discards are ranges of one command, at most; 1 where each is a call of the device's own (io_uring_cmd
     /// only).
     pub ranges_per_trim: u32,
@@ -160,6 +162,7 @@ impl Default for EngineConfig {
             write_fua: false,
             atomic: false,
             write_commands: WriteCommands::default(),
+            appends: false,
             ranges_per_trim: 1,
             placement: None,
             protection: None,

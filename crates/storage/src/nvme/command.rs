@@ -34,6 +34,8 @@ const WRITE_UNCORRECTABLE: u8 = 0x04;
 const WRITE_ZEROES: u8 = 0x08;
 const DATASET_MANAGEMENT: u8 = 0x09;
 const VERIFY: u8 = 0x0c;
+/// Of the Zoned Namespace Command Set.
+const ZONE_APPEND: u8 = 0x7d;
 const IO_MANAGEMENT_RECEIVE: u8 = 0x12;
 /// Operation Reclaim Unit Handle Status, of I/O Management Receive.
 const HANDLE_STATUS: u32 = 1;
@@ -60,6 +62,11 @@ impl Command {
     /// Writes them.
     pub fn write(nsid: u32, first: u64, length: u32, block_bytes: u32) -> Self {
         Self::transfer(WRITE, nsid, first, length, block_bytes)
+    }
+
+    /// Writes them at the write pointer of the zone that begins with block `zone`; the completion says where that was.
+    pub fn zone_append(nsid: u32, zone: u64, length: u32, block_bytes: u32) -> Self {
+        Self::transfer(ZONE_APPEND, nsid, zone, length, block_bytes)
     }
 
     fn transfer(opcode: u8, nsid: u32, first: u64, length: u32, block_bytes: u32) -> Self {
@@ -148,7 +155,7 @@ impl Command {
 
     /// Whether it knows the flag that has a write on the medium when it completes.
     pub fn can_be_forced(self) -> bool {
-        matches!(self.opcode, WRITE | WRITE_ZEROES)
+        matches!(self.opcode, WRITE | WRITE_ZEROES | ZONE_APPEND)
     }
 
     /// Past the drive's cache.

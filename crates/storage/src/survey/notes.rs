@@ -204,7 +204,12 @@ fn limits(device: &BlockDevice, queue: &QueueFacts) -> Vec<Note> {
         );
     }
     if let Some(zoned) = queue.zoned.as_deref().filter(|zoned| *zoned != "none") {
-        say(format!("zoned ({zoned}): zones must be written from their beginnings on"), String::new());
+        say(
+            format!(
+                "zoned ({zoned}): zones are written at their write pointers; bench does so with --zonemode=zbd"
+            ),
+            String::new(),
+        );
     }
     all
 }

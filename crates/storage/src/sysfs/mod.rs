@@ -35,7 +35,7 @@ pub use mounts::{Mount, parse_mountinfo};
 #[cfg(test)]
 pub(crate) use namespace::tests as namespace_tests;
 pub(crate) use namespace::{NoTwin, block_device_of, characters_of, is_namespace};
-pub use queue::QueueFacts;
+pub use queue::{QueueFacts, ZoneFacts};
 pub use stack::BTRFS_CHUNK_BYTES;
 
 /// A device number, printed as the kernel prints it: `259:3`.

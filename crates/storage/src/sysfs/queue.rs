@@ -58,6 +58,19 @@ pub struct QueueFacts {
     pub zoned: Option<String>,
 }
 
+/// What the zones of a zoned block device are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ZoneFacts {
+    /// Whether sequential zones take writes at their pointers only; else the drive only prefers it.
+    pub is_host_managed: bool,
+    /// How large a zone is, bytes.
+    pub zone_bytes: u64,
+    /// The most zones that may be open at a time; 0 for any number.
+    pub max_open: u32,
+    /// The most zones that may be partly written at a time; 0 for any number.
+    pub max_active: u32,
+}
+
 impl QueueFacts {
     /// Reads a `queue` directory; none where there is none.
     pub(crate) fn read(directory: &Path) -> Option<Self> {
@@ -126,6 +139,27 @@ impl Sysfs {
         self.queue_of(&self.name(number)?)
     }
 
+    /// The zones of a block device; None if it has none.
+    #[must_use]
+    pub fn zones(&self, number: DeviceNumber) -> Option<ZoneFacts> {
+        let queue = self.directory(&self.name(number)?)?.join("queue");
+        let is_host_managed = match read_text(&queue.join("zoned"))?.as_str() {
+            "host-managed" => true,
+            "host-aware" => false,
+            _ => return None,
+        };
+        let limit = |name: &str| read_number(&queue.join(name)).unwrap_or(0);
+        // The chunk of a zoned device is its zone, in sectors of 512 bytes.
+        let sectors = read_number::<u64>(&queue.join("chunk_sectors")).filter(|sectors| *sectors > 0)?;
+        let zone_bytes = sectors.checked_mul(512)?;
+        Some(ZoneFacts {
+            is_host_managed,
+            zone_bytes,
+            max_open: limit("max_open_zones"),
+            max_active: limit("max_active_zones"),
+        })
+    }
+
     /// The queue of a block device by kernel name.
     #[must_use]
     pub fn queue_of(&self, name: &str) -> Option<QueueFacts> {
@@ -166,6 +200,22 @@ mod tests {
         assert_eq!((queue.wbt_lat_usec, queue.nr_requests), (Some(-1), None));
         assert_eq!(queue.rotational, Some(false));
         assert_eq!(tree.sysfs().queue("8:99".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn zones_of_a_drive_are_read_with_their_limits() {
+        let tree = Tree::new();
+        let disk = tree.disk("x", "sda", "8:0", 1 << 30);
+        assert_eq!(tree.sysfs().zones("8:0".parse().unwrap()), None);
+        for (file, text) in
+            [("zoned", "host-managed\n"), ("chunk_sectors", "524288\n"), ("max_open_zones", "128\n")]
+        {
+            tree.file(&format!("{disk}/queue/{file}"), text);
+        }
+        let facts = ZoneFacts { is_host_managed: true, zone_bytes: 256 << 20, max_open: 128, max_active: 0 };
+        assert_eq!(tree.sysfs().zones("8:0".parse().unwrap()), Some(facts));
+        tree.file(&format!("{disk}/queue/zoned"), "none\n");
+        assert_eq!(tree.sysfs().zones("8:0".parse().unwrap()), None);
     }
 
     proptest! {

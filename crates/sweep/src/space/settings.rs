@@ -141,6 +141,7 @@ pub(super) fn read(source: Source<'_>, name: &str, kind: Kind, node: &Node) -> R
             ValueKind::Count | ValueKind::Seed | ValueKind::Rate | ValueKind::Percent => {
                 count(source, name, node)?
             }
+            ValueKind::Fraction => fraction(source, name, node)?,
             ValueKind::SignedSize => signed_size(source, name, node)?,
             ValueKind::Word(words) => word(source, name, node, words)?,
             ValueKind::Distribution => distribution(source, name, node)?,
@@ -250,6 +251,18 @@ fn count(source: Source<'_>, name: &str, node: &Node) -> Read {
             _ => Err(source.bad_value(name, node, "is out of range", "")),
         },
         _ => Err(source.bad_value(name, node, "is not a whole number", "write it without quotes")),
+    }
+}
+
+fn fraction(source: Source<'_>, name: &str, node: &Node) -> Read {
+    let part = match node.value {
+        Value::Integer(n) => Some(n as f64),
+        Value::Float(part) => Some(part),
+        _ => None,
+    };
+    match part.filter(|part| (0.0..=1.0).contains(part)) {
+        Some(part) => Ok(field(part.to_string(), part)),
+        None => Err(source.bad_value(name, node, "is not a number from 0 to 1", "write it without quotes")),
     }
 }
 
@@ -389,7 +402,12 @@ mod tests {
             let text = option.text(&workload).unwrap();
             let is_bare = matches!(
                 option.kind,
-                ValueKind::Switch | ValueKind::Count | ValueKind::Seed | ValueKind::Rate | ValueKind::Percent
+                ValueKind::Switch
+                    | ValueKind::Count
+                    | ValueKind::Seed
+                    | ValueKind::Rate
+                    | ValueKind::Percent
+                    | ValueKind::Fraction
             );
             let line = if is_bare {
                 format!("{} = {text}", option.name)

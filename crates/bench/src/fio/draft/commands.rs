@@ -24,6 +24,10 @@ pub fn cmd_type(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
 pub fn write_mode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.commands.get_or_insert("write_mode");
     let text = values::required(value)?;
+    draft.conduct.ring.appends = text == "zone_append";
+    if draft.conduct.ring.appends {
+        return Ok(());
+    }
     let example = "write for instance write_mode=write/40:zeroes/60";
     let entries: Vec<&str> = text.split(':').collect();
     let is_alone = entries.len() == 1;
@@ -50,8 +54,8 @@ pub fn write_mode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem>
             "verify" => &mut shares.verify,
             "zone_append" => {
                 return Err(Problem::new(
-                    "zones are not appended to",
-                    "write write_mode=write, or leave it out",
+                    "zones are appended to by all writes or by none",
+                    "write write_mode=zone_append, or leave it out",
                 ));
             }
             _ => {

@@ -208,6 +208,40 @@ pub fn zoneskip(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
+pub fn zonecapacity(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.zonecapacity = Some(values::bytes(values::required(value)?)?).filter(|bytes| *bytes > 0);
+    Ok(())
+}
+
+pub fn max_open_zones(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.max_open_zones = count(value, 0, u32::MAX)?;
+    Ok(())
+}
+
+pub fn job_max_open_zones(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.job_max_open_zones = count(value, 0, u32::MAX)?;
+    Ok(())
+}
+
+pub fn zone_reset_threshold(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.zone_reset_threshold = fraction(value)?;
+    Ok(())
+}
+
+pub fn zone_reset_frequency(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.zone_reset_frequency = fraction(value)?;
+    Ok(())
+}
+
+/// A number from 0 to 1.
+fn fraction(value: Option<&str>) -> Result<f64, Problem> {
+    let text = values::required(value)?;
+    let part = text.parse::<f64>().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| {
+        Problem::new(format!("'{text}' is not a number from 0 to 1"), "write for instance 0.5")
+    })
+}
+
 pub fn fdatasync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.fdatasync = count(value, 0, u32::MAX)?;
     Ok(())

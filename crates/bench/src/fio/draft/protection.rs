@@ -3,6 +3,7 @@
 //! One of them says that there is such metadata; the others have fio's defaults then.
 
 use measure::Workload;
+use measure::workload::ZoneMode;
 use storage::device::ProtectionAction;
 use storage::engine::{Protection, TagChecks};
 
@@ -40,6 +41,10 @@ impl ProtectionDraft {
     ) -> Result<Option<(ProtectionAction, Protection)>, Fault> {
         if self.given.is_none() {
             return Ok(None);
+        }
+        if workload.zonemode == ZoneMode::Zbd {
+            let reason = "zones are counted in bytes of data, and blocks that have metadata are not";
+            return Err(("zonemode", Problem::new(reason, "leave pi_act and the other keys of metadata out")));
         }
         if workload.rw.writes() && !draft.conduct.ring.write_commands.are_writes() {
             let reason = "these commands move no data, and no metadata that would protect them";

@@ -16,6 +16,16 @@ pub fn buffered(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
+pub fn read_beyond_wp(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.read_beyond_wp = values::boolean(value)?;
+    Ok(())
+}
+
+pub fn ignore_zone_limits(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.workload.ignore_zone_limits = values::switch(value)?;
+    Ok(())
+}
+
 pub fn time_based(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.time_based = values::switch(value)?;
     Ok(())

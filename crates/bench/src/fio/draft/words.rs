@@ -3,7 +3,7 @@
 use measure::distribution::{sequence, zones};
 use measure::workload::{
     CpusAllowedPolicy, DedupeMode, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw,
-    WriteSync,
+    WriteSync, ZoneMode,
 };
 
 use storage::spec::DeviceSpec;
@@ -137,12 +137,14 @@ pub fn random_distribution(draft: &mut Draft, value: Option<&str>) -> Result<(),
     Ok(())
 }
 
-/// Zones as fio's `strided` has them; those of zoned devices are not supported.
+/// What zones are, if there are any.
 pub fn zonemode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.strided = match values::required(value)? {
-        "none" => false,
-        "strided" => true,
-        _ => return Err(Problem::new("zoned devices are not supported", "write none or strided")),
+    draft.zonemode = match values::required(value)? {
+        "none" => None,
+        word => Some(
+            ZoneMode::from_word(word)
+                .ok_or_else(|| Problem::new("it is not a kind of zones", "write none, strided or zbd"))?,
+        ),
     };
     Ok(())
 }

@@ -116,6 +116,8 @@ fn scripted_run(workload: Workload, spare: u32, group: usize, waits: usize) -> (
     let device = open(&spec, &OpenOptions::writing()).expect("memory");
     let region = Region { start: 0, length: 64 << 20, job: 0 };
     let task = Task {
+        zones: None,
+        announced: None,
         device: Arc::clone(&device),
         workload,
         region,

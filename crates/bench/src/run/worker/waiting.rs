@@ -1,4 +1,4 @@
-//! Requests that are not answered: what a thread says before it waits, and how it finds one request among others.
+//! Rests, and requests that are not answered: what a thread says before it waits, and how it finds one request among others.
 //!
 //! A thread that waits in the kernel can say nothing more, so it says before each wait what it waits for, and the coordinator,
 //! which sees that it does not come back, names that.
@@ -12,6 +12,41 @@ use crate::run::BenchError;
 use crate::run::requests::Requests;
 
 impl<E: Engine, R: Requests> Turn<'_, E, R> {
+    /// Whether the next request must not be issued yet.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.requests.is_held() || self.flow.as_ref().is_some_and(|flow| flow.is_held)
+    }
+
+    /// A rest of a thread whose next request is held, and that has none in flight.
+    #[cold]
+    pub(super) fn rest_while_held(&mut self) {
+        match &mut self.flow {
+            Some(flow) if flow.is_held => {
+                // Those that it is to be in proportion to may wait for what it has.
+                if let Some(walk) = self.requests.walk() {
+                    walk.step_aside();
+                }
+                flow.rest();
+            }
+            _ => self.rest_for_zones(),
+        }
+    }
+
+    fn rest_for_zones(&mut self) {
+        if let Some(walk) = self.requests.walk() {
+            walk.rest();
+        }
+    }
+
+    /// A rest until the next request is due. Bounded, so that a slow rate does not keep the thread from seeing the phase change.
+    pub(super) fn rest_until_due(&mut self, left: Duration) {
+        match self.requests.is_held() {
+            true => self.rest_for_zones(),
+            false => std::thread::sleep(left.min(Duration::from_millis(50))),
+        }
+    }
+
     /// Says what a wait for `completions` waits for: where one is enough, no request in flight was answered if the wait has no
     /// end, so that any of them can be named. Where several are waited for, some of them may have been answered.
     #[inline]

@@ -50,6 +50,7 @@ const PLANTED: &[(WarningCode, Plant, &[WarningCode])] = &[
     (FewBlocks, workload::few_blocks, &[SmallSet]),
     (VerifyPartial, workload::half_verified, &[]),
     (FailedRequests, workload::lived_with, &[]),
+    (Zones, workload::without_a_zone, &[]),
 ];
 
 #[test]

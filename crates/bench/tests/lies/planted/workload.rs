@@ -216,6 +216,20 @@ fn failures_that_a_job_lived_with_are_told_by_kind() {
     );
 }
 
+pub(super) fn without_a_zone() -> Case {
+    let mut case = healthy();
+    case.record.zones = Some(measure::record::ZoneCounts { resets: 7, finished: 1, ended_early: 1 });
+    case
+}
+
+#[test]
+fn resets_of_zones_are_no_finding() {
+    let mut case = without_a_zone();
+    assert_eq!(case.message(Zones), "1 of 1 threads ended early: there was no zone for the next request");
+    case.record.zones = Some(measure::record::ZoneCounts { resets: 7, finished: 1, ended_early: 0 });
+    assert_eq!(case.codes(), []);
+}
+
 pub(super) fn half_verified() -> Case {
     let mut case = healthy();
     case.known.verify_expected_blocks = Some(1000);

@@ -50,6 +50,8 @@ struct Member {
     writable: bool,
     /// The placement identifiers that its writes have; empty where the drive decides.
     places: Box<[u16]>,
+    /// How large its zones are, where writes are appended to them.
+    appends_to: Option<u64>,
 }
 
 /// The engine `io_uring_cmd`: a ring whose entries are NVMe commands.
@@ -77,8 +79,13 @@ impl Commands {
                 }
                 None => Box::default(),
             };
+            let appends_to = match (config.appends, device.zones()) {
+                (true, None) => return Err(Misfit::NoZones { device: device.spec().to_owned() }.of(NAME)),
+                (true, Some(zones)) => Some(zones.facts().zone_bytes),
+                (false, _) => None,
+            };
             let (size, writable) = (device.size(), device.is_writable());
-            Ok(Member { nsid, block_bytes, size, writable, places })
+            Ok(Member { nsid, block_bytes, size, writable, places, appends_to })
         };
         Ok(Self {
             members: members.iter().map(&mut member).collect::<Result<_, EngineError>>()?,
@@ -117,7 +124,13 @@ impl Commands {
         match asked.op {
             Op::Read => transfer(Command::read).with_fua(self.read_fua),
             Op::Write => {
-                let command = transfer(self.writes.next_write());
+                let command = match member.appends_to {
+                    Some(zone) => {
+                        let zone = (asked.offset - asked.offset % zone) / u64::from(block_bytes);
+                        Command::zone_append(nsid, zone, length, block_bytes).with_data(request.address)
+                    }
+                    None => transfer(self.writes.next_write()),
+                };
                 let command = command.with_fua(self.write_fua && command.can_be_forced());
                 match self.writes.next_place(&member.places).filter(|_| command.data_len > 0) {
                     Some(identifier) => command.with_placement(identifier),
@@ -143,12 +156,14 @@ impl Form for Commands {
         let forced = [(self.read_fua, "readfua"), (self.write_fua, "writefua")];
         let forced = forced.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned());
         let words = std::iter::once("NVMe commands".to_owned()).chain(forced);
+        let appends = self.members.iter().any(|member| member.appends_to.is_some());
+        let appends = appends.then(|| "zone append".to_owned());
         let ranges = (self.ranges > 1).then(|| format!("{} ranges a command", self.ranges));
         let places = self.members.iter().map(|member| member.places.len()).max().filter(|count| *count > 0);
         let turns = if self.writes.places_are_drawn { "drawn" } else { "in turn" };
         let places = places.map(|count| format!("{count} placement identifiers {turns}"));
         let protected = self.protected.iter().flat_map(Protected::features);
-        words.chain(self.writes.shares()).chain(ranges).chain(places).chain(protected).collect()
+        words.chain(self.writes.shares()).chain(appends).chain(ranges).chain(places).chain(protected).collect()
     }
 
     #[inline]
@@ -213,6 +228,20 @@ impl Form for Commands {
     #[inline]
     fn completion(cqe: &Cqe32) -> (u32, i32) {
         (cqe.cqe.user_data as u32, cqe.cqe.res)
+    }
+
+    #[inline]
+    fn misplaced(&self, cqe: &Cqe32, asked: impl FnOnce() -> Asked) -> Option<io::Error> {
+        if self.members.iter().all(|member| member.appends_to.is_none()) || cqe.cqe.res != 0 {
+            return None;
+        }
+        let Asked { op, member, offset, .. } = asked();
+        let first = offset / u64::from(self.members[member as usize].block_bytes);
+        // The number of the block that an append was written from on (NVMe Zoned Namespace Command Set, Zone Append).
+        let written = cqe.big[0];
+        (op == Op::Write && written != first).then(|| {
+            io::Error::other(format!("the drive appended it from block {written} on, and not from {first}"))
+        })
     }
 
     #[inline]
@@ -336,8 +365,14 @@ mod tests {
     use crate::engine::uring::writes::WriteCommands;
 
     fn commands(writable: bool) -> Commands {
-        let member =
-            |nsid, block_bytes| Member { nsid, block_bytes, size: 1 << 20, writable, places: Box::default() };
+        let member = |nsid, block_bytes| Member {
+            nsid,
+            block_bytes,
+            size: 1 << 20,
+            writable,
+            places: Box::default(),
+            appends_to: None,
+        };
         let members = Box::new([member(1, 512), member(7, 4096)]);
         let writes = WriteChoice::new(WriteCommands::default(), None);
         Commands { members, read_fua: false, write_fua: true, writes, ranges: 1, protected: None }
@@ -367,6 +402,35 @@ mod tests {
         );
         form.writes.commands = WriteCommands { write: 0, zeroes: 100, ..WriteCommands::default() };
         assert_eq!(place(&form, Op::Write, 0), (0, 0), "only data are placed");
+    }
+
+    #[test]
+    fn appends_name_their_zone_and_must_come_to_lie_where_they_were_asked_to() {
+        let mut form = commands(true);
+        form.members.iter_mut().for_each(|member| member.appends_to = Some(64 << 10));
+        let write = asked(Op::Write, 1, (64 << 10) + 8192, 4096);
+        let request = Request {
+            id: 9,
+            asked: write,
+            fd: 3,
+            is_registered: true,
+            address: 64,
+            buffer: None,
+            priority: 0,
+        };
+        let command = form.entry(&request).command;
+        assert_eq!((command.opcode, command.nsid, command.data_len, command.addr), (0x7d, 7, 4096, 64));
+        // The zone's first block of 4096 bytes; one block, forced.
+        assert_eq!((command.cdw10, command.cdw11, command.cdw12), (16, 0, 1 << 30));
+        assert!(form.features().contains(&"zone append".to_owned()));
+        let cqe = |res, written| Cqe32 { cqe: abi::Cqe { user_data: 9, res, flags: 0 }, big: [written, 0] };
+        let read = Asked { op: Op::Read, ..write };
+        assert!(form.misplaced(&cqe(0, 18), || write).is_none());
+        assert!(form.misplaced(&cqe(0, 19), || read).is_none());
+        assert!(form.misplaced(&cqe(-5, 0), || write).is_none(), "its error is told");
+        let error = form.misplaced(&cqe(0, 19), || write).expect("went elsewhere").to_string();
+        assert_eq!(error, "the drive appended it from block 19 on, and not from 18");
+        assert!(commands(true).misplaced(&cqe(0, 0), || write).is_none());
     }
 
     fn asked(op: Op, member: u32, offset: u64, length: u32) -> Asked {

@@ -106,6 +106,12 @@ pub trait Form: Debug + 'static {
     /// The id of what has completed, and the kernel's result.
     fn completion(cqe: &Self::Cqe) -> (u32, i32);
 
+    /// The error of a write that has succeeded and went elsewhere than it was asked to.
+    #[inline(always)]
+    fn misplaced(&self, _cqe: &Self::Cqe, _asked: impl FnOnce() -> Asked) -> Option<io::Error> {
+        None
+    }
+
     /// What a result comes to, as bytes or `-errno`, and the error behind it where that says more.
     fn outcome(&self, result: i32, asked: impl FnOnce() -> Asked) -> (i64, Option<io::Error>);
 }

@@ -493,7 +493,10 @@ impl<K: Kernel, F: Form> Engine for IoUring<K, F> {
             // should the caller's code panic.
             self.head = self.head.wrapping_add(1);
             let (id, result) = F::completion(&cqe);
-            let (result, error) = self.form.outcome(result, || asked(&self.slots.part(id)));
+            let (result, error) = match self.form.misplaced(&cqe, || asked(&self.slots.part(id))) {
+                None => self.form.outcome(result, || asked(&self.slots.part(id))),
+                Some(error) => (-i64::from(libc::EIO), Some(error)),
+            };
             let others = self.ranges.ending_with(id);
             if let Some(error) = error {
                 let again = |error: &io::Error| io::Error::new(error.kind(), IoFailure(error.to_string()));
