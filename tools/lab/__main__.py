@@ -30,7 +30,7 @@ import lab as laboratory  # noqa: E402
 
 # In this order, so that what fails for a simple reason fails early, and what measures runs when the machines beside it have ended.
 # The last ones boot machines of their own, whose drives have other settings.
-FIRST = ["smoke", "refusals", "layouts", "scaling", "ordering", "limits", "commands", "protection"]
+FIRST = ["smoke", "refusals", "zoned", "layouts", "scaling", "ordering", "limits", "commands", "protection"]
 # What mostly waits, for its drives or for limits that are set: each line in a machine of its own beside the first.
 ASIDE = [["stage", "nfs"], ["walkthrough", "search"], ["table1"]]
 SCENARIOS = FIRST + [name for line in ASIDE for name in line]

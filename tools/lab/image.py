@@ -24,7 +24,7 @@ ON_DEMAND = ["raid0", "raid1", "md-mod", "dm-mod", "dm-mirror", "dm-snapshot", "
              "crc32c-intel", "crc32c_generic", "libcrc32c", "nfs", "nfsv3", "nfsv4", "nfsd", "md5", "veth"]
 # Programs copied with their libraries. busybox gives the rest, and yields where one of these stands.
 TOOLS = ["mdadm", "lvm", "dmsetup", "mkfs.xfs", "xfs_io", "mkfs.ext4", "tune2fs", "dumpe2fs", "mkfs.btrfs", "btrfs", "mkfs.f2fs",
-         "wipefs", "blkid", "blkdiscard", "lsblk", "findmnt", "mount", "umount", "flock",
+         "wipefs", "blkid", "blkdiscard", "blkzone", "lsblk", "findmnt", "mount", "umount", "flock",
          "ip", "unshare", "nsenter", "rpcbind", "rpc.mountd", "rpc.nfsd", "exportfs", "mount.nfs", "strace"]
 LVM_NAMES = ["pvcreate", "pvremove", "pvs", "vgcreate", "vgremove", "vgchange", "vgs", "lvcreate", "lvremove", "lvchange", "lvs", "vgscan", "pvscan"]
 EXT_NAMES = ["mke2fs"]

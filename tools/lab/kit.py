@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86", "make": "make", "strip": "binutils", "busybox": "busybox-static",
     "mdadm": "mdadm", "lvm": "lvm2", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs", "mkfs.btrfs": "btrfs-progs",
-    "mkfs.f2fs": "f2fs-tools", "wipefs": "util-linux", "blkdiscard": "util-linux", "cpio": "cpio", "zstd": "zstd",
+    "mkfs.f2fs": "f2fs-tools", "wipefs": "util-linux", "blkdiscard": "util-linux", "blkzone": "util-linux", "cpio": "cpio", "zstd": "zstd",
     "ip": "iproute2", "strace": "strace",
     "depmod": "kmod", "ldd": "libc-bin", "dpkg": "dpkg", "apt-get": "apt",
 }
