@@ -140,6 +140,45 @@ fn environment_variables_are_declared_once_and_documented() {
     }
 }
 
+/// Each path of modules that docs/architecture.md names leads somewhere: to a module's file, and what follows is a word in it.
+#[test]
+fn architecture_names_what_there_is() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().parent().unwrap();
+    let page = std::fs::read_to_string(tree.join("docs/architecture.md")).unwrap();
+    let table = page.split("## Where a change goes").nth(1).expect("a table");
+    let is_path = |text: &&str| {
+        text.contains("::") && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+    };
+    let paths: BTreeSet<&str> = table.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(paths.len() > 100, "{}", paths.len());
+    let lost: Vec<_> = paths.into_iter().filter(|path| !leads_somewhere(tree, path)).collect();
+    assert!(lost.is_empty(), "docs/architecture.md names what there is not: {lost:?}");
+    assert!(leads_somewhere(tree, "stage_service::pools::room") && leads_somewhere(tree, "measure::verdict"));
+    assert!(
+        !leads_somewhere(tree, "stage_service::pools::nowhere")
+            && !leads_somewhere(tree, "measures::verdict")
+    );
+}
+
+/// Whether a path, `crate::module::word`, names a file of a module or a word in the last one.
+fn leads_somewhere(tree: &Path, path: &str) -> bool {
+    let mut parts = path.split("::");
+    let crate_name = parts.next().unwrap_or_default().replace('_', "-");
+    let mut directory = tree.join("crates").join(crate_name).join("src");
+    let text_of = |file: &Path| std::fs::read_to_string(file).ok();
+    let Some(mut text) = ["lib.rs", "main.rs"].iter().find_map(|name| text_of(&directory.join(name))) else {
+        return false;
+    };
+    for part in parts {
+        let files = [directory.join(format!("{part}.rs")), directory.join(part).join("mod.rs")];
+        match files.iter().find_map(|file| text_of(file)) {
+            Some(inside) => (text, directory) = (inside, directory.join(part)),
+            None => return text.match_indices(part).any(|(at, _)| identifier(&text[at..]) == part),
+        }
+    }
+    true
+}
+
 /// The text files of a directory that may name variables.
 fn texts(directory: &Path, files: &mut Vec<PathBuf>) {
     const KINDS: [&str; 9] = ["rs", "md", "py", "pyi", "sh", "toml", "h", "c", "f90"];
