@@ -2,7 +2,9 @@
 //!
 //! Each thread of a flow has a weight. It issues a request only while its share of the requests that all of them have
 //! issued is not above its share of their weights. A thread that ends takes its weight and its count with it, so that the
-//! others go on without it.
+//! others go on without it. So does one whose request waits for what others do (zones), as one of them may be who it waits
+//! for; it comes back with both, and the others then wait until it has caught up. Thus a thread is held back only for one
+//! that can go on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +46,8 @@ pub(super) struct Part {
     pub is_held: bool,
     /// When the rest that is under way ends.
     until: Option<Instant>,
+    /// The others go on without it.
+    is_aside: bool,
 }
 
 /// The longest sleep after which a thread looks whether the run is over.
@@ -58,6 +62,7 @@ impl Part {
             sleep: flow.sleep,
             is_held: false,
             until: None,
+            is_aside: false,
         }
     }
 
@@ -85,6 +90,28 @@ impl Part {
         !self.is_held
     }
 
+    /// The thread's request waits for what others do.
+    #[cold]
+    pub fn stand_aside(&mut self) {
+        if !std::mem::replace(&mut self.is_aside, true) {
+            self.leave();
+        }
+    }
+
+    /// It waits no more.
+    #[inline]
+    pub fn come_back(&mut self) {
+        if std::mem::take(&mut self.is_aside) {
+            self.shared.issued.fetch_add(self.issued, Ordering::Relaxed);
+            self.shared.weight.fetch_add(self.weight, Ordering::Relaxed);
+        }
+    }
+
+    fn leave(&self) {
+        self.shared.weight.fetch_sub(self.weight, Ordering::Relaxed);
+        self.shared.issued.fetch_sub(self.issued, Ordering::Relaxed);
+    }
+
     fn is_admitted(&mut self) -> bool {
         // The counts of the others may be a little behind, which costs a request of proportion and no more.
         let all = u128::from(self.shared.issued.load(Ordering::Relaxed));
@@ -100,8 +127,9 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.shared.weight.fetch_sub(self.weight, Ordering::Relaxed);
-        self.shared.issued.fetch_sub(self.issued, Ordering::Relaxed);
+        if !self.is_aside {
+            self.leave();
+        }
     }
 }
 
@@ -133,6 +161,22 @@ mod tests {
         assert!(!one.admits() && one.is_held, "the other has issued nothing");
         drop(other);
         assert!((0..1000).all(|_| one.admits()));
+    }
+
+    #[test]
+    fn one_that_waits_for_others_holds_none_of_them_back_and_catches_up_later() {
+        let shared = Shared::new(2);
+        let (mut one, mut other) = (part(&shared, 1), part(&shared, 1));
+        assert!(other.admits() && one.admits());
+        other.stand_aside();
+        other.stand_aside();
+        assert!((0..100).all(|_| one.admits()));
+        other.come_back();
+        assert!(!one.admits() && (0..100).all(|_| other.admits()));
+        assert!(one.admits());
+        other.stand_aside();
+        drop(other);
+        assert_eq!((shared.weight.load(Ordering::Relaxed), shared.issued.load(Ordering::Relaxed)), (1, 102));
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn narrow_run<E: Engine, B: Blocks>(
 fn general_run<E: Engine>(mut engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
     let w = &task.workload;
     let (region, depth) = (&task.region, engine.depth());
-    let walk = |zones| Walk::new(zones, &task.device, w, region, depth).in_flow(task.flow.is_some());
+    let walk = |zones| Walk::new(zones, &task.device, w, region, depth);
     let walk = task.zones.as_ref().map(walk);
     if let Some(announced) = &task.announced {
         announced.withdraw();
@@ -408,11 +408,17 @@ impl<'a, E: Engine, R: Requests> Turn<'a, E, R> {
                     if !self.requests.issue(&mut self.engine, slot) {
                         self.idle.push(slot);
                         self.exhausted = !self.requests.is_held();
+                        if let Some(flow) = self.flow.as_mut().filter(|_| !self.exhausted) {
+                            flow.stand_aside();
+                        }
                         break;
                     }
                     slot
                 }
             };
+            if let Some(flow) = &mut self.flow {
+                flow.come_back();
+            }
             self.began[slot as usize] = now;
             self.newest = slot;
             count += 1;

@@ -26,11 +26,12 @@
 //! | write, trim | a request in flight in a zone of its region, or a claim to one | the drive answers, or the run fails |
 //! | claim (a zone that is to be reset, where no read begins any more) | the reads that are in flight there | the same |
 //! | write | a place | who has one has room to write, or gives it up: at its end, or when its flow holds it back |
-//! | write | data that are kept to be verified | jobs that verify wait for none that are kept, so they end |
+//! | write | data that are kept to be verified | jobs that verify wait for none that are kept, so they end; who waits for them has no place |
 //! | read, trim | data | there is a job that writes in its zones, and which waits for no reader |
 //!
-//! A job of a flow waits for no kept data, as who keeps them may wait for it. A job that has nobody to wait for ends; if it
-//! has neither moved anything nor waited, with an error, else early, which its record says (`ended_early`).
+//! None of those is held back by its flow for one that waits: a part of a flow whose request waits is left out of the
+//! proportion. A job that has nobody to wait for ends; if it has neither moved anything nor waited, with an error, else
+//! early, which its record says (`ended_early`). So does one that would wait while all others wait, too ([`Walk::next`]).
 //!
 //! [`table`] knows the zones of a device; all jobs of a process share one. [`state`] is what changes of them. A drive that is
 //! open for writing is claimed (`storage::device`), so that no second process moves its pointers meanwhile. Where the target

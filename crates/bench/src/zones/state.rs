@@ -169,6 +169,8 @@ pub(super) struct State {
     /// The least that is written at a time.
     block: u64,
     writers: HashMap<u64, Writer>,
+    /// All walks; of each that waits with nothing in flight, since which change.
+    walks: HashMap<u64, Option<u64>>,
     /// The walks that wait for a place, the first of which has the next one.
     line: VecDeque<u64>,
     accounts: Vec<Account>,
@@ -179,6 +181,9 @@ pub(super) struct State {
     next_number: u64,
     /// A request in flight will not be answered, so that nothing of this is true any more.
     pub is_lost: bool,
+    /// How many walks have waited in vain.
+    #[cfg(test)]
+    pub in_vain: u32,
 }
 
 impl State {
@@ -192,12 +197,15 @@ impl State {
             partly_limit: usize::MAX,
             block: u64::MAX,
             writers: HashMap::new(),
+            walks: HashMap::new(),
             line: VecDeque::new(),
             accounts: Vec::new(),
             announced: Vec::new(),
             version: 0,
             next_number: 0,
             is_lost: false,
+            #[cfg(test)]
+            in_vain: 0,
         };
         for (at, zone) in zones.iter().enumerate() {
             if zone.condition == ZoneCondition::ExplicitlyOpen && !state.zones[at].is_conventional {
@@ -289,6 +297,7 @@ impl State {
     /// A number for a walk over some zones, which writes or does not.
     pub fn enter(&mut self, zones: Range<usize>, writes: bool, counts_data: bool) -> u64 {
         let walk = self.number();
+        self.walks.insert(walk, None);
         if writes {
             self.writers.insert(walk, Writer { zones: zones.clone(), opened: 0 });
         }
@@ -306,10 +315,29 @@ impl State {
     pub fn leave(&mut self, walk: u64) {
         self.give_up_places(walk);
         self.leave_line(walk);
+        if let Some(since) = self.walks.get_mut(&walk) {
+            *since = None;
+        }
         self.writers.remove(&walk);
         if self.writers.is_empty() {
             self.accounts.clear();
         }
+    }
+
+    /// Nothing of the walk is left.
+    pub fn forget(&mut self, walk: u64) {
+        self.walks.remove(&walk);
+    }
+
+    /// A walk with nothing in flight waits since some change, or waits no more. Whether all do, since the last one, with nobody
+    /// to come: what each of them would do depends on what is written here alone, and that stays as it is.
+    pub fn waits(&mut self, walk: u64, since: Option<u64>) -> bool {
+        self.walks.insert(walk, since);
+        let is_in_vain =
+            self.announced.is_empty() && self.walks.values().all(|since| *since == Some(self.version));
+        #[cfg(test)]
+        (self.in_vain += u32::from(is_in_vain));
+        is_in_vain
     }
 
     /// A thread is going to write in these zones.
@@ -334,7 +362,7 @@ impl State {
     /// Whether nothing is left of any walk.
     #[cfg(test)]
     pub fn is_left_by_all(&self) -> bool {
-        self.writers.is_empty() && self.line.is_empty() && self.announced.is_empty()
+        self.writers.is_empty() && self.walks.is_empty() && self.line.is_empty() && self.announced.is_empty()
     }
 
     /// What holds at any time.
@@ -450,10 +478,12 @@ impl State {
     }
 
     /// A walk needs its places no more. The zones stay partly written. One in which another writes just now is that one's.
-    pub fn give_up_places(&mut self, walk: u64) {
+    /// Whether there was one.
+    pub fn give_up_places(&mut self, walk: u64) -> bool {
         let own: Vec<usize> =
             self.open.iter().copied().filter(|at| self.zones[*at].opener == Some(walk)).collect();
-        for at in own {
+        for at in &own {
+            let at = *at;
             match self.zones[at].busy {
                 Busy::Writing(other) if other != walk => {
                     self.zones[at].opener = Some(other);
@@ -466,6 +496,7 @@ impl State {
                 _ => self.close(at),
             }
         }
+        !own.is_empty()
     }
 
     // Zones.

@@ -69,8 +69,6 @@ pub(crate) struct Walk {
     wraps: bool,
     verifies: bool,
     beyond_pointers: bool,
-    /// What it would wait for may wait for it.
-    is_in_flow: bool,
     /// The most zones that it may have opened.
     most_open: usize,
     /// Bytes of data from which on resets are due, and for how many writes there is one.
@@ -88,6 +86,8 @@ pub(crate) struct Walk {
     counts: ZoneCounts,
     /// What had happened when it had to wait.
     seen: u64,
+    /// The table knows that it waits.
+    is_known_to_wait: bool,
 }
 
 impl Walk {
@@ -115,7 +115,6 @@ impl Walk {
             wraps: workload.time_based || workload.loops > 1 || workload.io_size > Some(region.length),
             verifies: workload.verify.is_some() && writes,
             beyond_pointers: workload.read_beyond_wp,
-            is_in_flow: false,
             most_open: match workload.job_max_open_zones {
                 0 => usize::MAX,
                 most => most as usize,
@@ -130,14 +129,9 @@ impl Walk {
             has_waited: false,
             counts: ZoneCounts::default(),
             seen: 0,
+            is_known_to_wait: false,
             zones,
         }
-    }
-
-    /// As a part of a flow: it waits for no job that may wait for it in proportion.
-    pub fn in_flow(mut self, is_in_flow: bool) -> Self {
-        self.is_in_flow = is_in_flow;
-        self
     }
 
     /// Resets all zones that hold data, but those that others keep, before a job that verifies begins. Requests that others have
@@ -175,15 +169,34 @@ impl Walk {
 
     /// Where the next request goes. At random it goes to the zone of `hint`, if it can.
     pub fn next(&mut self, op: Op, hint: u64, slot: u32) -> Result<Step, ZoneError> {
-        let step = match op {
+        let seen_before = self.seen;
+        let mut step = match op {
             Op::Read => self.read(hint, slot)?,
             Op::Write => self.write(hint, slot)?,
             Op::Trim => self.trim(hint, slot)?,
             Op::Sync | Op::SyncData => unreachable!("a flush goes to no zone"),
         };
+        // The second look at the same state: the first may be one that only begins again with the region.
+        let waits_again = step == Step::Wait && self.has_waited && self.seen == seen_before;
+        if self.is_in_vain(waits_again) {
+            self.counts.ended_early = 1;
+            step = Step::Done;
+        }
         self.has_moved |= matches!(step, Step::At(..));
         self.has_waited |= step == Step::Wait;
         Ok(step)
+    }
+
+    /// Whether it waits, and nothing will happen any more: all walks on the table wait with nothing in flight, and have looked
+    /// since it changed last. By the module's argument that never is, but what ends early can be looked into, and what hangs
+    /// cannot.
+    fn is_in_vain(&mut self, waits: bool) -> bool {
+        let waits = waits && self.in_flight.iter().all(Option::is_none);
+        if !waits && !self.is_known_to_wait {
+            return false;
+        }
+        self.is_known_to_wait = waits;
+        self.table.lock().waits(self.id, waits.then_some(self.seen))
     }
 
     /// The request in a slot is answered.
@@ -361,6 +374,7 @@ impl Drop for Walk {
             state.keep(at, false);
         }
         state.leave(self.id);
+        state.forget(self.id);
         table.notify(&mut state);
     }
 }

@@ -177,6 +177,7 @@ fn play(drive: &Arc<Drive>, workloads: &[Workload], turns: usize, rng: &mut Rng)
     drop(players);
     let state = table.lock();
     state.check();
+    assert_eq!(state.in_vain, 0);
     assert!(state.is_left_by_all() && state.open_zones().is_empty(), "{state:?}");
     assert!(state.zones.iter().all(|zone| zone.busy == Busy::Idle), "{state:?}");
     assert!(state.zones.iter().all(|zone| zone.claimed_by.is_none() && zone.keepers == 0), "{state:?}");

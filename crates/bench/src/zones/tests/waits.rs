@@ -87,6 +87,98 @@ fn jobs_of_a_flow_share_one_open_zone() {
     }
 }
 
+/// A part of a flow that has only to do with its own zones, and in turn with those of others.
+fn of_flow(drive: &Arc<Drive>, zones: &Zones, workload: &Workload) -> Job {
+    let mut job = job(drive, zones, workload);
+    job.conduct.flow = Some(Flow { id: 1, weight: 1, sleep: Duration::ZERO });
+    job
+}
+
+#[test]
+fn a_flow_holds_nobody_back_for_one_that_waits_for_what_is_written() {
+    // The reader's zones are the last that are written; the trims leave nothing, again and again.
+    let drive = Drive::new(MAKE);
+    let zones = Zones::default();
+    let once = Workload { loops: 1, ..for_requests(Rw::Write, u64::MAX) };
+    let reads = over(4..8, for_requests(Rw::RandRead, 100));
+    let jobs = [of_flow(&drive, &zones, &once), of_flow(&drive, &zones, &reads)];
+    let outcome = run(&jobs, RunOptions::default()).expect("the writer goes on");
+    let ios = |outcome: &crate::run::Outcome| -> Vec<u64> {
+        outcome.records.iter().map(|record| record.total.ios).collect()
+    };
+    assert_eq!((ios(&outcome), drive.refused()), (vec![128, 100], Vec::new()));
+
+    let drive = Drive::new(MAKE);
+    let zones = Zones::default();
+    let trims =
+        Workload { bs: ZONE, numjobs: 2, offset_increment: Some(0), ..for_requests(Rw::RandTrim, 50) };
+    let jobs = [of_flow(&drive, &zones, &for_requests(Rw::RandWrite, 500)), of_flow(&drive, &zones, &trims)];
+    let outcome = run(&jobs, RunOptions::default()).expect("the writer goes on");
+    assert_eq!((ios(&outcome)[0], drive.refused()), (500, Vec::new()));
+}
+
+#[test]
+fn who_waits_for_kept_data_leaves_its_place_to_who_keeps_them() {
+    // What is left of a zone is less than a block.
+    for max_active in [0, 1] {
+        let drive = Drive::new(Make { capacity: 44 << 10, max_open: 1, max_active, ..MAKE });
+        let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;
+        let zones = Zones::default();
+        let mut rng = Rng::new(1);
+        let blocks = Workload { bs: 8192, ..workload(Rw::RandWrite) };
+        let checked = Workload { verify: Some(Verify::Crc32c), ..blocks.clone() };
+        let mut other = Player::new(&zones, &device, &over(0..1, blocks));
+        let mut verifying = Player::new(&zones, &device, &checked);
+        assert!(other.issue(&drive, &mut rng) && other.complete(&drive, &mut rng), "it has the place");
+        for _ in 0..4 {
+            assert!(verifying.issue(&drive, &mut rng) && verifying.complete(&drive, &mut rng));
+        }
+        for _ in 0..3 {
+            assert!(!other.issue(&drive, &mut rng) && !other.is_done, "its zone is full, and kept");
+        }
+        let mut written = 4;
+        while verifying.issue(&drive, &mut rng) && verifying.complete(&drive, &mut rng) {
+            written += 1;
+        }
+        assert_eq!((written, verifying.is_done), (7 * 5 + 4, true), "all that is left of the drive");
+        assert!(other.issue(&drive, &mut rng) && other.complete(&drive, &mut rng));
+        assert_eq!(drive.refused(), [""; 0]);
+    }
+}
+
+#[test]
+fn a_wait_that_nothing_ends_ends_early() {
+    let drive = Drive::new(Make { zones: 1, ..MAKE });
+    let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;
+    let zones = Zones::default();
+    let mut rng = Rng::new(1);
+    let mut others = [(); 2].map(|()| Player::new(&zones, &device, &workload(Rw::RandWrite)));
+    for _ in 0..16 {
+        assert!(others[0].issue(&drive, &mut rng) && others[0].complete(&drive, &mut rng));
+    }
+    // As nobody does who is there.
+    let table = zones.of(&device, &workload(Rw::RandWrite)).expect("fits");
+    table.lock().keep(0, true);
+    let announced = table.announce(0..ZONE);
+    for _ in 0..3 {
+        assert!(others.iter_mut().all(|other| !other.issue(&drive, &mut rng) && !other.is_done));
+    }
+    announced.withdraw();
+    assert!(!others[0].issue(&drive, &mut rng), "the other may find something");
+    let ended = |other: &mut Player| {
+        let walk = other.walk.as_mut().expect("is there");
+        let step = walk.next(Op::Write, 0, 0).expect("no failure");
+        (step, walk.counts().ended_early)
+    };
+    let [first, second] = &mut others;
+    assert_eq!([ended(second), ended(first)], [(Step::Wait, 0); 2]);
+    assert_eq!(ended(second), (Step::Done, 1), "both have looked twice");
+    second.walk.as_mut().expect("is there").retire();
+    assert_eq!(ended(first).0, Step::Wait, "it looks at what has changed");
+    table.lock().keep(0, false);
+    assert!(matches!(ended(first), (Step::At(..), 0)));
+}
+
 #[test]
 fn a_random_writer_waits_for_zones_that_are_kept_to_be_verified() {
     let drive = Drive::new(MAKE);
@@ -114,11 +206,7 @@ fn what_cannot_go_on_ends_early_and_fails_only_if_nothing_was_moved() {
     let checked = Workload { verify: Some(Verify::Crc32c), ..workload(Rw::Write) };
     let mut verifying = Player::new(&zones, &device, &checked);
     let mut other = Player::new(&zones, &device, &workload(Rw::RandWrite));
-    let mut of_flow = Player::new(&zones, &device, &workload(Rw::RandWrite));
-    of_flow.walk = of_flow.walk.map(|walk| walk.in_flow(true));
-    for player in [&mut other, &mut of_flow] {
-        assert!(player.issue(&drive, &mut rng) && player.complete(&drive, &mut rng));
-    }
+    assert!(other.issue(&drive, &mut rng) && other.complete(&drive, &mut rng));
     while verifying.issue(&drive, &mut rng) && !verifying.slots.iter().all(Option::is_none) {
         assert!(verifying.complete(&drive, &mut rng));
     }
@@ -127,10 +215,6 @@ fn what_cannot_go_on_ends_early_and_fails_only_if_nothing_was_moved() {
     let table = zones.of(&device, &checked).expect("fits");
     table.lock().keep(0, true);
     assert!(!other.issue(&drive, &mut rng) && !other.is_done, "the data are kept, but not for ever");
-    // Of a flow, it may be waited for by who keeps them.
-    let walk = of_flow.walk.as_mut().expect("is there");
-    assert!(matches!(walk.next(Op::Write, 0, 0), Ok(Step::Done)));
-    assert_eq!(walk.counts().ended_early, 1);
     table.lock().keep(0, false);
     assert!(keeper.issue(&drive, &mut rng) && keeper.complete(&drive, &mut rng));
     assert!(other.issue(&drive, &mut rng) && other.complete(&drive, &mut rng));

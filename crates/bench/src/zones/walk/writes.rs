@@ -15,8 +15,10 @@ enum Turn {
     /// Into a conventional zone.
     Anywhere(u64),
     Change(usize, Change),
-    /// For a request in flight, or for data that are kept.
+    /// For a request in flight.
     Wait,
+    /// For data that are kept.
+    WaitForKept,
     /// For a place among the open zones.
     WaitForPlace,
     /// All of the region is written.
@@ -59,6 +61,13 @@ impl Walk {
                     }
                 }
                 Turn::Wait => return Ok(self.wait(&state)),
+                Turn::WaitForKept => {
+                    // Who keeps them may need the place to go on.
+                    if state.give_up_places(self.id) {
+                        table.notify(&mut state);
+                    }
+                    return Ok(self.wait(&state));
+                }
                 Turn::WaitForPlace => {
                     state.join_line(self.id);
                     return Ok(self.wait(&state));
@@ -240,8 +249,8 @@ impl Walk {
             return Turn::Wait;
         }
         // Those that keep data wait for nobody's: they read it back and leave.
-        if !self.verifies && !self.is_in_flow && state.any(Set::Kept, &self.zones) {
-            return Turn::Wait;
+        if !self.verifies && state.any(Set::Kept, &self.zones) {
+            return Turn::WaitForKept;
         }
         if self.verifies && !has_one { Turn::End } else { Turn::Nothing }
     }
