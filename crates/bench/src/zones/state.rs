@@ -359,6 +359,11 @@ impl State {
             || self.writers.iter().any(|(other, writer)| *other != walk && meets(&writer.zones))
     }
 
+    /// How much can be written of some zones in whole blocks.
+    pub fn writable(&self, zones: &Range<usize>, block: u64) -> u64 {
+        self.zones[zones.clone()].iter().map(|zone| (zone.capacity_end - zone.start) / block * block).sum()
+    }
+
     /// Whether nothing is left of any walk.
     #[cfg(test)]
     pub fn is_left_by_all(&self) -> bool {

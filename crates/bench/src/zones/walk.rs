@@ -67,6 +67,8 @@ pub(crate) struct Walk {
     is_mix: bool,
     /// Begins again after the last zone.
     wraps: bool,
+    /// A sequential job went past zones that it could not write.
+    leaves_out: bool,
     verifies: bool,
     beyond_pointers: bool,
     /// The most zones that it may have opened.
@@ -105,6 +107,9 @@ impl Walk {
             .then(|| (region.length as f64 * workload.zone_reset_threshold, (1.0 / frequency) as u64));
         let place = Place { zone: zones.start, next: region.start, has_written: false, laps: 0 };
         let writes = workload.rw.writes();
+        let trims = workload.rw.modifies() && !writes;
+        // What is moved on one way through the region: of a zone not all may be written.
+        let once = if trims { region.length } else { table.lock().writable(&zones, workload.bs) };
         Self {
             id: table.lock().enter(zones.clone(), writes, resets.is_some()),
             table: Arc::clone(table),
@@ -112,7 +117,8 @@ impl Walk {
             bs: workload.bs,
             is_random: workload.rw.is_random(),
             is_mix: workload.rw.reads() && writes,
-            wraps: workload.time_based || workload.loops > 1 || workload.io_size > Some(region.length),
+            wraps: workload.time_based || workload.loops > 1 || workload.io_size > Some(once),
+            leaves_out: false,
             verifies: workload.verify.is_some() && writes,
             beyond_pointers: workload.read_beyond_wp,
             most_open: match workload.job_max_open_zones {

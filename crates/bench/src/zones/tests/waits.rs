@@ -147,6 +147,67 @@ fn who_waits_for_kept_data_leaves_its_place_to_who_keeps_them() {
 }
 
 #[test]
+fn a_sequential_job_leaves_no_zone_out_because_another_has_the_place() {
+    let drive = Drive::new(Make { max_open: 1, ..MAKE });
+    let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;
+    let zones = Zones::default();
+    let mut rng = Rng::new(1);
+    let once = Workload { time_based: false, runtime: None, ..workload(Rw::Write) };
+    let mut first = Player::new(&zones, &device, &over(6..7, once.clone()));
+    assert!(first.issue(&drive, &mut rng) && first.complete(&drive, &mut rng));
+    let mut second = Player::new(&zones, &device, &once);
+    let mut offsets = Vec::new();
+    while offsets.len() < 128 && second.issue(&drive, &mut rng) {
+        offsets.push(second.slots[0].expect("is in flight").1);
+        assert!(second.complete(&drive, &mut rng));
+    }
+    // It helps to fill the zone that is open, and goes on where it was.
+    let expected = (1..16)
+        .map(|block| 6 * ZONE + block * 4096)
+        .chain((0..96).map(|block| block * 4096))
+        .chain((0..16).map(|block| 6 * ZONE + block * 4096))
+        .chain([7 * ZONE]);
+    let expected: Vec<u64> = expected.collect();
+    assert_eq!((offsets, drive.refused()), (expected, Vec::new()));
+}
+
+#[test]
+fn a_sequential_job_moves_all_of_its_io_size_or_says_that_it_has_not() {
+    let drive = Drive::new(Make { capacity: 44 << 10, ..MAKE });
+    let zones = Zones::default();
+    let all = Workload { runtime: None, time_based: false, io_size: Some(7 * ZONE), ..workload(Rw::Write) };
+    let outcome = run(&[job(&drive, &zones, &all)], RunOptions::default()).expect("writes");
+    assert_eq!((outcome.records[0].total.write_bytes, drive.refused()), (7 * ZONE, Vec::new()));
+    assert!(drive.resets() > 0 && !outcome.records[0].has_warning(WarningCode::Zones));
+    // Zones that are kept are not written again.
+    let drive = Drive::new(MAKE);
+    let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;
+    let mut rng = Rng::new(1);
+    let once = Workload { time_based: false, runtime: None, ..workload(Rw::Write) };
+    let checked = over(0..2, Workload { verify: Some(Verify::Crc32c), ..once.clone() });
+    let zones = Zones::default();
+    let mut keeper = Player::new(&zones, &device, &checked);
+    for _ in 0..16 {
+        assert!(keeper.issue(&drive, &mut rng) && keeper.complete(&drive, &mut rng));
+    }
+    for (region, blocks, early) in [(0..3, 32, 1), (4..6, 32, 0)] {
+        let mut other = Player::new(&zones, &device, &over(region, once.clone()));
+        let walk = other.walk.as_mut().expect("is there");
+        for _ in 0..blocks {
+            let Ok(Step::At(Op::Write, offset)) = walk.next(Op::Write, 0, 0) else { panic!("there is room") };
+            drive.begin(offset, true);
+            drive.end(offset, true);
+            drive.write_at(&[1; 4096], offset).expect("is at the pointer");
+            walk.settle(0);
+        }
+        assert_eq!(
+            (walk.next(Op::Write, 0, 0).expect("ends"), walk.counts().ended_early),
+            (Step::Done, early)
+        );
+    }
+}
+
+#[test]
 fn a_wait_that_nothing_ends_ends_early() {
     let drive = Drive::new(Make { zones: 1, ..MAKE });
     let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;

@@ -73,8 +73,8 @@ impl Walk {
                     return Ok(self.wait(&state));
                 }
                 Turn::End if self.has_moved || self.verifies => {
-                    // Others that verify have written all of it.
-                    self.counts.ended_early = u32::from(!self.has_moved);
+                    // Others that verify have written all of it, or zones of it could not be written.
+                    self.counts.ended_early = u32::from(!self.has_moved || self.leaves_out);
                     return Ok(Step::Done);
                 }
                 Turn::End | Turn::Nothing => {
@@ -172,6 +172,7 @@ impl Walk {
             let at = self.writes_from.zone;
             let zone = &state.zones[at];
             if zone.access != Access::All {
+                self.leaves_out = true;
                 self.enter(at + 1, state);
             } else if zone.is_conventional {
                 let offset = self.writes_from.next;
@@ -185,18 +186,20 @@ impl Walk {
             } else if self.leaves_alone(zone) {
                 // What is left is less than a block, and would keep it open.
                 let is_left_open = zone.is_open() && (self.writes_from.has_written || self.verifies);
+                self.leaves_out |= !self.verifies && !self.writes_from.has_written;
                 self.enter(at + 1, state);
                 if is_left_open {
                     return Turn::Change(at, Change::Finish);
                 }
             } else if !state.permits(at, self.id, self.most_open) {
                 let Some(turn) = self.turn_in_open(state, at) else { return self.cannot_write(state) };
-                if let Turn::Write(open) = turn {
-                    // It goes on from there.
-                    self.enter(open, state);
-                    self.writes_from.has_written = true;
-                }
-                return turn;
+                // A detour: when that zone is full, its place is this one's. What is left of it is not worth a reset.
+                return match turn {
+                    Turn::Change(open, Change::Reset) if state.zones[open].is_open() => {
+                        Turn::Change(open, Change::Finish)
+                    }
+                    turn => turn,
+                };
             } else if zone.room() >= self.bs {
                 self.writes_from.has_written = true;
                 return Turn::Write(at);
