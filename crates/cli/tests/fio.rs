@@ -305,7 +305,7 @@ fn job_files_for_zoned_drives_are_understood_and_run_on_a_file() {
          zone_reset_threshold=0.7\nzone_reset_frequency=0.125\n"
     );
     let trims = format!(
-        "{global}{for_time}offset=24z\nsize=8z\n[warmup]\nrw=randwrite\nbs=64k\nioengine=libaio\n\
+        "{global}time_based\nruntime=3s\noffset=24z\nsize=8z\n[warmup]\nrw=randwrite\nbs=64k\nioengine=libaio\n\
          [writes]\nwait_for=warmup\nrw=randwrite\nbs=64k\nioengine=libaio\nflow=16\n\
          [trims]\nwait_for=warmup\nrw=randtrim\nbs=256k\nioengine=psync\nflow=1\n"
     );

@@ -41,11 +41,12 @@ pub fn regions(workload: &Workload, size: u64) -> Result<Vec<Region>, TooSmall> 
     let bs = workload.max_bs();
     let too_small = |needed| TooSmall { needed };
     let unit = workload.min_bs();
-    let available = size.checked_sub(workload.offset).ok_or_else(|| too_small(workload.offset + bs))?;
+    let available =
+        size.checked_sub(workload.offset).ok_or_else(|| too_small(workload.offset.saturating_add(bs)))?;
     let jobs = u64::from(workload.numjobs);
     let used = workload.size.unwrap_or(available);
     if used > available {
-        return Err(too_small(workload.offset + used));
+        return Err(too_small(workload.offset.saturating_add(used)));
     }
     let mut regions = Vec::new();
     for job in 0..workload.numjobs {
@@ -65,7 +66,7 @@ pub fn regions(workload: &Workload, size: u64) -> Result<Vec<Region>, TooSmall> 
             return Err(too_small(start.saturating_add(length)));
         }
         if length < bs {
-            return Err(too_small(workload.offset + bs * jobs));
+            return Err(too_small(workload.offset.saturating_add(bs.saturating_mul(jobs))));
         }
         regions.push(Region { start, length, job });
     }

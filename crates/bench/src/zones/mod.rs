@@ -111,11 +111,11 @@ pub(crate) fn regions_of(table: &ZoneTable, workload: &Workload, size: u64) -> R
     // A zone takes the place of a block when the device is divided.
     let in_zones = Workload { bs: zone, bssplit: Vec::new(), write_bssplit: Vec::new(), ..workload.clone() };
     let whole = |region: Region| {
-        let start = region.start.next_multiple_of(zone);
+        let start = region.start.checked_next_multiple_of(zone).unwrap_or(u64::MAX);
         let end = (region.start + region.length) / zone * zone;
         match end.checked_sub(start) {
             Some(length) if length > 0 => Ok(Region { start, length, ..region }),
-            _ => Err(TooSmall { needed: start + zone }),
+            _ => Err(TooSmall { needed: start.saturating_add(zone) }),
         }
     };
     regions(&in_zones, size)?.into_iter().map(whole).collect()

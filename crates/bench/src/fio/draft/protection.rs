@@ -44,7 +44,10 @@ impl ProtectionDraft {
         }
         if workload.zonemode == ZoneMode::Zbd {
             let reason = "zones are counted in bytes of data, and blocks that have metadata are not";
-            return Err(("zonemode", Problem::new(reason, "leave pi_act and the other keys of metadata out")));
+            return Err((
+                "zonemode",
+                Problem::new(reason, "leave pi_act and the other keys of metadata out"),
+            ));
         }
         if workload.rw.writes() && !draft.conduct.ring.write_commands.are_writes() {
             let reason = "these commands move no data, and no metadata that would protect them";

@@ -531,3 +531,17 @@ fn holes_below_the_pointers_of_zones_are_not_read_as_data() {
     let error = reads(&mut target).expect_err("all is a hole").to_string();
     assert!(error.contains("no zone of the region"), "{error}");
 }
+
+#[test]
+fn zones_larger_than_any_drive_are_refused_without_an_overflow() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("data");
+    std::fs::File::create(&path).and_then(|file| file.set_len(4 << 20)).expect("a sparse file");
+    let options = OpenOptions { direct: false, allow_unwritten: true, ..OpenOptions::default() };
+    let device = storage::device::open(&path.display().to_string().parse().expect("a spec"), &options);
+    let device = device.expect("opens");
+    let zonesize = Some(18_446_744_073_709_547_520);
+    let huge = Workload { zonesize, offset: 1 << 20, numjobs: 3, ..workload(Rw::Read) };
+    let table = Zones::default().of(&device, &huge).expect("no zone at all");
+    regions_of(&table, &huge, device.size()).expect_err("too small");
+}

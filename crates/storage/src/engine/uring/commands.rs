@@ -163,7 +163,13 @@ impl Form for Commands {
         let turns = if self.writes.places_are_drawn { "drawn" } else { "in turn" };
         let places = places.map(|count| format!("{count} placement identifiers {turns}"));
         let protected = self.protected.iter().flat_map(Protected::features);
-        words.chain(self.writes.shares()).chain(appends).chain(ranges).chain(places).chain(protected).collect()
+        words
+            .chain(self.writes.shares())
+            .chain(appends)
+            .chain(ranges)
+            .chain(places)
+            .chain(protected)
+            .collect()
     }
 
     #[inline]
