@@ -11,6 +11,8 @@ pub(super) enum Align {
     Right,
     /// Sentences, which break over lines.
     Prose,
+    /// Codes with spaces between them, where lines break.
+    Codes,
 }
 
 /// One column.
@@ -21,14 +23,15 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// A column; one of figures if its title begins with `>`, one of sentences if it begins with `~`.
+    /// A column; one of figures if its title begins with `>`, of sentences if with `~`, of codes if with `#`.
     pub(super) fn new(title: Cow<'static, str>) -> Self {
         let align = match title.chars().next() {
             Some('>') => Align::Right,
             Some('~') => Align::Prose,
+            Some('#') => Align::Codes,
             _ => Align::Left,
         };
-        Self { title: Cow::Owned(title.trim_start_matches(['>', '~']).to_owned()), align }
+        Self { title: Cow::Owned(title.trim_start_matches(['>', '~', '#']).to_owned()), align }
     }
 }
 
@@ -41,7 +44,7 @@ pub(super) struct Sheet {
 }
 
 impl Sheet {
-    /// A table without rows. A title that begins with `>` is of a column of figures, with `~` of sentences.
+    /// A table without rows. A title that begins with `>` is of a column of figures, with `~` of sentences, with `#` of codes.
     pub(super) fn new(caption: impl Into<String>, titles: &[&'static str]) -> Self {
         let column = |title: &&'static str| Column::new(Cow::Borrowed(*title));
         Self { caption: caption.into(), columns: titles.iter().map(column).collect(), rows: Vec::new() }

@@ -135,7 +135,7 @@ pub(super) fn points(report: &Report) -> Sheet {
             ">CV after",
             ">Kept",
             "Limit",
-            "Warnings",
+            "#Warnings",
         ],
     );
     for p in &report.points {

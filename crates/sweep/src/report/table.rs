@@ -236,7 +236,7 @@ fn pad(text: &str, width: usize, align: Align) -> String {
     if taken <= width {
         let blanks = " ".repeat(width - taken);
         return match align {
-            Align::Left | Align::Prose => format!("{text}{blanks}"),
+            Align::Left | Align::Prose | Align::Codes => format!("{text}{blanks}"),
             Align::Right => format!("{blanks}{text}"),
         };
     }

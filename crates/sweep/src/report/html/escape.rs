@@ -35,6 +35,13 @@ pub(super) fn prose(raw: &str) -> String {
     text(&joined)
 }
 
+/// Codes with spaces between them: lines break there, and not at the hyphens in a code.
+pub(super) fn codes(raw: &str) -> String {
+    let each: Vec<String> =
+        raw.split_whitespace().map(|code| format!("<span>{}</span>", text(code))).collect();
+    each.join(" ")
+}
+
 /// JSON for a script element: still the same JSON, but no `<` in it can end the element or open a comment.
 /// In JSON these characters stand only inside strings.
 pub(super) fn script_json(json: &str) -> String {

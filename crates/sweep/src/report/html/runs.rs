@@ -14,6 +14,8 @@ use super::escape;
 /// Rows on a page; the script's `PAGE`.
 const PAGE: usize = 100;
 
+/// The class of a column of codes, by which the script knows it as well.
+const CODES: &str = "codes";
 /// Title and class of each column.
 const COLUMNS: [(&str, &str); 13] = [
     ("Position", "n"),
@@ -28,7 +30,7 @@ const COLUMNS: [(&str, &str); 13] = [
     ("p99.9 µs", "n"),
     ("Max µs", "n"),
     ("z", "n"),
-    ("Warnings", "c"),
+    ("Warnings", CODES),
 ];
 
 /// A verdict's number in the data, its word and its class.
@@ -109,7 +111,8 @@ fn row(html: &mut String, report: &Report, judged: &JudgedRun) {
     ];
     let _ = write!(html, "<tr class=\"{class}\">");
     for (cell, (_, class)) in cells.iter().zip(COLUMNS) {
-        let _ = write!(html, "<td class=\"{class}\">{}</td>", escape::text(cell));
+        let cell = if class == CODES { escape::codes(cell) } else { escape::text(cell) };
+        let _ = write!(html, "<td class=\"{class}\">{cell}</td>");
     }
     html.push_str("</tr>\n");
 }

@@ -64,7 +64,16 @@
       columns.forEach((column, i) => {
         const cell = document.createElement("td");
         cell.className = heads[i].className;
-        cell.textContent = column.show(row);
+        if (cell.className === "codes") {
+          // Lines break between codes, and not at the hyphens in one.
+          for (const code of column.show(row).split(" ")) {
+            const span = document.createElement("span");
+            span.textContent = code;
+            cell.append(span, " ");
+          }
+        } else {
+          cell.textContent = column.show(row);
+        }
         line.append(cell);
       });
       return line;

@@ -10,7 +10,7 @@ use super::super::facts::{self, Fact};
 use super::super::sheet::{Align, Sheet};
 use super::super::{Report, sheets, sides, time};
 use super::chart::{self, Size};
-use super::escape::{prose, text};
+use super::escape::{codes, prose, text};
 use super::figures::Figure;
 use super::runs;
 
@@ -330,6 +330,7 @@ pub(super) fn table(page: &mut String, sheet: &Sheet) {
         Align::Left => "",
         Align::Right => " class=\"n\"",
         Align::Prose => " class=\"w\"",
+        Align::Codes => " class=\"codes\"",
     };
     for (i, column) in sheet.columns.iter().enumerate() {
         let _ = write!(page, "<th scope=\"col\"{}>{}</th>", class(i), text(&column.title));
@@ -338,7 +339,8 @@ pub(super) fn table(page: &mut String, sheet: &Sheet) {
     for row in sheet.rows.iter().take(ROWS) {
         page.push_str("<tr>");
         for (i, cell) in row.iter().enumerate() {
-            let _ = write!(page, "<td{}>{}</td>", class(i), text(cell));
+            let cell = if sheet.columns[i].align == Align::Codes { codes(cell) } else { text(cell) };
+            let _ = write!(page, "<td{}>{cell}</td>", class(i));
         }
         page.push_str("</tr>\n");
     }
