@@ -31,14 +31,14 @@
 //!
 //! None of those is held back by its flow for one that waits: a part of a flow whose request waits is left out of the
 //! proportion. A job that has nobody to wait for ends; if it has neither moved anything nor waited, with an error, else
-//! early, which its record says (`ended_early`). So does one that would wait while all others wait, too ([`Walk::next`]).
+//! early, which its record says (`ended_early`). So does one that would wait while all others wait, too (`Walk::next`).
 //!
-//! [`table`] knows the zones of a device; all jobs of a process share one. [`state`] is what changes of them. A drive that is
+//! `table` knows the zones of a device; all jobs of a process share one. `state` is what changes of them. A drive that is
 //! open for writing is claimed (`storage::device`), so that no second process moves its pointers meanwhile. Where the target
 //! is no zoned drive, the zones are the table's alone: they begin empty, keep their state as long as the target is open, and
 //! nothing is asked of the device but reads, writes and, for a trim, discards.
 //!
-//! [`walk`] takes the requests of a thread through them.
+//! `walk` takes the requests of a thread through them.
 
 use std::collections::HashMap;
 use std::ops::Range;
