@@ -244,6 +244,7 @@ fn what_the_model_does_not_have_is_refused_with_its_name_and_value() {
         ("loops", "64"),
         ("number_ios", "64"),
         ("thinktime", "0.5s"),
+        ("zonemode", "zbd"),
         ("zonesize", "64"),
         ("verify", "pattern"),
         ("buffer_pattern", "0xdeadface\"abc\""),
