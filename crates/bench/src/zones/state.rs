@@ -274,7 +274,7 @@ impl State {
     /// written.
     pub fn admit(&mut self, block: u64, limit: usize, partly_limit: usize) {
         self.limit = Some(self.limit.map_or(limit, |other| other.min(limit)));
-        self.partly_limit = partly_limit;
+        self.partly_limit = self.partly_limit.min(partly_limit);
         if block < self.block {
             self.block = block;
             self.refresh_all();

@@ -545,3 +545,13 @@ fn zones_larger_than_any_drive_are_refused_without_an_overflow() {
     let table = Zones::default().of(&device, &huge).expect("no zone at all");
     regions_of(&table, &huge, device.size()).expect_err("too small");
 }
+
+/// A job that ignores the drive's limits lifts none for the others.
+#[test]
+fn of_several_limits_of_partly_written_zones_the_least_holds_whoever_comes_first() {
+    for limits in [[2, usize::MAX], [usize::MAX, 2]] {
+        let mut state = super::super::state::State::new(&[]);
+        limits.into_iter().for_each(|limit| state.admit(4096, limit, limit));
+        assert_eq!(state.partly_written(), (0, 2), "{limits:?}");
+    }
+}
