@@ -122,15 +122,24 @@ pub fn lacking() -> Option<String> {
         return Some("there is no /dev/fuse or no /dev/loop-control".to_owned());
     }
     let tools = ["nbdfuse", "losetup", "mkfs.ext4", "mkfs.xfs", "mount", "umount"];
-    let missing = tools.iter().find(|tool| {
-        let places = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"];
-        !places.iter().any(|place| Path::new(place).join(tool).exists())
-    });
+    let missing = tools.iter().find(|tool| found(tool).is_none());
     missing.map(|tool| format!("{tool} is not installed"))
 }
 
+/// Where a program is.
+fn found(program: &str) -> Option<PathBuf> {
+    let places = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    places.iter().map(|place| Path::new(place).join(program)).find(|path| path.exists())
+}
+
+/// A program to run, by its path: a name that is looked for in a PATH of its own takes a fork of this process, whose drives
+/// are gigabytes of memory.
+fn tool(program: &str) -> Command {
+    Command::new(found(program).unwrap_or_else(|| panic!("{program} is not installed")))
+}
+
 fn ran(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
+    let output = tool(program)
         .args(arguments)
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .output()
@@ -197,12 +206,7 @@ impl Drive {
     fn attach(&self, file: &Path) -> String {
         let device = format!("/dev/loop{}", self.number);
         for _ in 0..100 {
-            let attached = Command::new("losetup")
-                .arg(&device)
-                .arg(file)
-                .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-                .output()
-                .expect("losetup");
+            let attached = tool("losetup").arg(&device).arg(file).output().expect("losetup");
             if attached.status.success() {
                 return device;
             }

@@ -60,7 +60,9 @@ impl Application {
         let line = format!("{} {path} {version:06}\n", self.name);
         let size = 1000 + path.bytes().fold(0_usize, |sum, byte| (sum * 31 + usize::from(byte)) % 70_000);
         let size = if path.ends_with("large") { (4 << 20) + size } else { size };
-        line.bytes().cycle().take(size).collect()
+        let mut bytes = line.repeat(size.div_ceil(line.len())).into_bytes();
+        bytes.truncate(size);
+        bytes
     }
 
     /// Where the symbolic link leads: nowhere.
