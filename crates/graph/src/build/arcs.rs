@@ -3,8 +3,9 @@
 use external::{Record, Sorted, Sorter, SorterOptions, Source, Space};
 
 use super::work::WorkDirectory;
-use super::{BuildOptions, READ_DEPTH};
+use super::{BuildOptions, FIXED_BYTES, READ_DEPTH, order};
 use crate::edges::{EdgeList, EdgeWriter, EdgesConfig};
+use crate::format::Order;
 use crate::{GraphError, IdWidth, Steps, VertexId};
 
 /// A pair of vertices as a record that is sorted.
@@ -48,6 +49,33 @@ impl Arc for [u64; 2] {
     }
 }
 
+/// What an edge becomes in the first sort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arcs {
+    /// One arc, in the edge's direction.
+    Directed,
+    /// One in each direction.
+    Both,
+    /// One, from the smaller vertex to the larger. The other one is made when vertices are renumbered.
+    Once,
+}
+
+impl Arcs {
+    /// For the edges of a list. Once is half of the work of both, but its result holds no lists yet, and degrees are counted in an
+    /// array: for degree order, where that has room.
+    pub fn choose(list: &EdgeList, directed: bool, options: &BuildOptions) -> Result<Self, GraphError> {
+        let header = list.header();
+        let most = if options.keep_duplicates { 2 * header.edges } else { header.vertices };
+        let is_counted = most < 1 << 32 && 4 * header.vertices <= (options.memory - FIXED_BYTES) / 4;
+        Ok(match options.order {
+            _ if directed => Self::Directed,
+            Some(Order::Degree) if is_counted => Self::Once,
+            None if is_counted && !order::are_close(list)? => Self::Once,
+            _ => Self::Both,
+        })
+    }
+}
+
 /// Arcs that are handed over at once.
 const BATCH: usize = 1 << 14;
 
@@ -58,8 +86,8 @@ pub struct Sort<'a> {
     pub space: &'a Space,
     /// Bytes of memory.
     pub budget: u64,
-    /// One arc an edge instead of two.
-    pub directed: bool,
+    /// What an edge becomes.
+    pub arcs: Arcs,
     /// The options.
     pub options: &'a BuildOptions,
     /// Progress.
@@ -69,7 +97,8 @@ pub struct Sort<'a> {
 impl Sort<'_> {
     /// Sorts the arcs of a list into the work directory; how many there were.
     pub fn run<A: Arc>(&self, list: &EdgeList, work: &WorkDirectory, key: &str) -> Result<u64, GraphError> {
-        let mut options = SorterOptions::<A>::new(self.budget);
+        let counts_bytes = if self.arcs == Arcs::Once { 4 * list.header().vertices } else { 0 };
+        let mut options = SorterOptions::<A>::new(self.budget - counts_bytes);
         options.threads = self.options.threads;
         if !self.options.keep_duplicates {
             options = options.unique(|one, other| one == other);
@@ -96,9 +125,11 @@ impl Sort<'_> {
                     if self.options.keep_self_loops {
                         batch.push(A::of(source, target));
                     }
+                } else if self.arcs == Arcs::Once {
+                    batch.push(A::of(source.min(target), source.max(target)));
                 } else {
                     batch.push(A::of(source, target));
-                    if !self.directed {
+                    if self.arcs == Arcs::Both {
                         batch.push(A::of(target, source));
                     }
                 }
@@ -133,8 +164,7 @@ impl Sort<'_> {
         let vertices = Some(list.header().vertices);
         let mut writer = EdgeWriter::create(&work.sorted_path(), config(A::WIDTH, vertices))?;
         let mut pairs: Vec<(VertexId, VertexId)> = Vec::with_capacity(BATCH);
-        let mut counted: Vec<(VertexId, u64)> = Vec::with_capacity(BATCH);
-        let mut current: Option<(VertexId, u64)> = None;
+        let mut counter = Counter::of(self.arcs, list.header().vertices);
         loop {
             let records = sorted.fill()?;
             let count = records.len().min(BATCH);
@@ -142,24 +172,70 @@ impl Sort<'_> {
                 break;
             }
             pairs.clear();
-            for record in &records[..count] {
-                let (source, target) = record.ends();
-                pairs.push((source, target));
-                match &mut current {
-                    Some((vertex, degree)) if *vertex == source => *degree += 1,
-                    other => counted.extend(other.replace((source, 1))),
-                }
-            }
+            pairs.extend(records[..count].iter().map(|record| record.ends()));
             sorted.consume(count);
             writer.extend(&pairs)?;
-            degrees.extend(&counted)?;
-            counted.clear();
+            counter.count(&pairs, &mut degrees)?;
             self.steps.add(count as u64, "sorting edges")?;
         }
-        counted.extend(current);
-        degrees.extend(&counted)?;
+        counter.finish(&mut degrees)?;
         degrees.finish()?;
         writer.finish()?;
+        Ok(())
+    }
+}
+
+/// Counts the arcs of each vertex.
+enum Counter {
+    /// In the order of sources: of the present one so far, once there is one; and those that are complete.
+    Runs(Option<(VertexId, u64)>, Vec<(VertexId, u64)>),
+    /// Both ends of each arc, in any order.
+    Array(Vec<u32>),
+}
+
+impl Counter {
+    fn of(arcs: Arcs, vertices: u64) -> Self {
+        match arcs {
+            Arcs::Once => Self::Array(vec![0; vertices as usize]),
+            Arcs::Directed | Arcs::Both => Self::Runs(None, Vec::with_capacity(BATCH)),
+        }
+    }
+
+    fn count(&mut self, pairs: &[(VertexId, VertexId)], degrees: &mut EdgeWriter) -> Result<(), GraphError> {
+        match self {
+            Self::Runs(current, complete) => {
+                for &(source, _) in pairs {
+                    match &mut *current {
+                        Some((vertex, degree)) if *vertex == source => *degree += 1,
+                        other => complete.extend(other.replace((source, 1))),
+                    }
+                }
+                degrees.extend(complete)?;
+                complete.clear();
+            }
+            Self::Array(counts) => {
+                for &(source, target) in pairs {
+                    counts[source as usize] += 1;
+                    counts[target as usize] += u32::from(source != target);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is not written yet.
+    fn finish(self, degrees: &mut EdgeWriter) -> Result<(), GraphError> {
+        let counts = match self {
+            Self::Runs(current, _) => return degrees.extend(current.as_slice()),
+            Self::Array(counts) => counts,
+        };
+        let mut batch: Vec<(VertexId, u64)> = Vec::with_capacity(BATCH);
+        for (number, part) in (0..).zip(counts.chunks(BATCH)) {
+            let vertices = (number * BATCH as u64..).zip(part).filter(|(_, degree)| **degree > 0);
+            batch.extend(vertices.map(|(vertex, degree)| (vertex, u64::from(*degree))));
+            degrees.extend(&batch)?;
+            batch.clear();
+        }
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use external::{Sorted, Sorter, SorterOptions, Source, Space};
 
 use super::READ_DEPTH;
-use super::arcs::Arc;
+use super::arcs::{Arc, Arcs};
 use super::numbers::{NumberScan, Numbers};
 use crate::edges::EdgeList;
 use crate::format::FwgWriter;
@@ -94,7 +94,7 @@ fn begin_through(last: VertexId, degrees: &mut NumberScan, writer: &mut FwgWrite
 pub fn write_renumbered<A: Arc>(
     space: &Space,
     plan: &Plan,
-    sorted: &EdgeList,
+    (sorted, arcs): (&EdgeList, Arcs),
     numbers: &Numbers,
     (vertices, writer): (u64, &mut FwgWriter),
     steps: &Steps,
@@ -106,7 +106,7 @@ pub fn write_renumbered<A: Arc>(
             renumber::<A>(
                 space,
                 plan,
-                sorted,
+                (sorted, arcs),
                 numbers.scan(vertices)?,
                 |old| array[old as usize].into(),
                 steps,
@@ -114,9 +114,10 @@ pub fn write_renumbered<A: Arc>(
         }
         (true, IdWidth::Eight) => {
             let array = array(numbers, vertices, |new| new)?;
-            renumber::<A>(space, plan, sorted, numbers.scan(vertices)?, |old| array[old as usize], steps)?
+            let sources = numbers.scan(vertices)?;
+            renumber::<A>(space, plan, (sorted, arcs), sources, |old| array[old as usize], steps)?
         }
-        (false, _) => renumber_by_sorting::<A>(space, plan, sorted, (numbers, vertices), steps)?,
+        (false, _) => renumber_by_sorting::<A>(space, plan, (sorted, arcs), (numbers, vertices), steps)?,
     };
     let mut by_number = plan.sorter::<A>(space, plan.vertices)?;
     let mut scan = numbers.scan(vertices)?;
@@ -125,7 +126,7 @@ pub fn write_renumbered<A: Arc>(
             by_number.push(A::of(vertex.new, vertex.old))?;
         }
     }
-    steps.begin(4, sorted.header().edges);
+    steps.begin(4, numbers.entries());
     write_lists(renumbered, by_number.finish()?, numbers, writer, steps)?;
     write_isolated(numbers, vertices, writer)?;
     write_old_to_new(numbers, vertices, writer)
@@ -149,31 +150,47 @@ fn array<N: Clone + Default>(
 fn renumber<A: Arc>(
     space: &Space,
     plan: &Plan,
-    sorted: &EdgeList,
+    (sorted, arcs): (&EdgeList, Arcs),
     mut sources: NumberScan,
     number: impl Fn(VertexId) -> VertexId,
     steps: &Steps,
 ) -> Result<Sorted<A>, GraphError> {
     let mut sorter = plan.sorter::<A>(space, plan.arcs)?;
     let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
-    let mut batch = Vec::with_capacity(BATCH);
+    let mut batch: Vec<A> = Vec::with_capacity(2 * BATCH);
     let mut last = None;
     while let Some((_, pairs)) = scan.next_block()? {
-        for (source, target) in pairs.iter() {
-            let new = match last {
-                Some((old, new)) if old == source => new,
-                _ => sources.number(source)?,
-            };
-            last = Some((source, new));
-            batch.push(A::of(new, number(target)));
-            if batch.len() == BATCH {
-                sorter.push_slice(&batch)?;
-                batch.clear();
+        let mut pairs = pairs.iter();
+        loop {
+            for (source, target) in pairs.by_ref().take(BATCH) {
+                let new = match last {
+                    Some((old, new)) if old == source => new,
+                    _ => sources.number(source)?,
+                };
+                last = Some((source, new));
+                batch.push(A::of(new, target));
             }
+            if batch.is_empty() {
+                break;
+            }
+            // In a loop of its own, in which the CPU waits for the memory of many arcs at once.
+            for arc in &mut batch {
+                let (source, target) = arc.ends();
+                *arc = A::of(source, number(target));
+            }
+            if arcs == Arcs::Once {
+                for at in 0..batch.len() {
+                    let (source, target) = batch[at].ends();
+                    if source != target {
+                        batch.push(A::of(target, source));
+                    }
+                }
+            }
+            sorter.push_slice(&batch)?;
+            batch.clear();
         }
         steps.add(1, "renumbering")?;
     }
-    sorter.push_slice(&batch)?;
     Ok(sorter.finish()?)
 }
 
@@ -181,7 +198,7 @@ fn renumber<A: Arc>(
 fn renumber_by_sorting<A: Arc>(
     space: &Space,
     plan: &Plan,
-    sorted: &EdgeList,
+    (sorted, arcs): (&EdgeList, Arcs),
     (numbers, vertices): (&Numbers, u64),
     steps: &Steps,
 ) -> Result<Sorted<A>, GraphError> {
@@ -206,7 +223,11 @@ fn renumber_by_sorting<A: Arc>(
         }
         for record in &records[..count] {
             let (target, source) = record.ends();
-            by_source.push(A::of(source, targets.number(target)?))?;
+            let target = targets.number(target)?;
+            by_source.push(A::of(source, target))?;
+            if arcs == Arcs::Once && source != target {
+                by_source.push(A::of(target, source))?;
+            }
         }
         by_target.consume(count);
         steps.add(0, "renumbering")?;

@@ -2,7 +2,8 @@
 //!
 //! 1. **Arcs.** Each edge becomes one arc, or two if it has no direction. They are sorted by source and target
 //!    ([`external::Sorter`]), duplicates are dropped, and the result is an edge list `arcs.el` in the work directory
-//!    `NAME.build` beside the graph, with the degree of each source in `degrees.el`.
+//!    `NAME.build` beside the graph, with the degree of each vertex in `degrees.el`. For degree order one arc an edge is enough
+//!    here, and step 3 makes the other ([`arcs::Arcs`]).
 //! 2. **Numbers.** In degree order a vertex's number follows from `degrees.el` and a count of the vertices of each degree
 //!    (`numbers`); vertices of equal degree keep the order of the input.
 //! 3. **Lists.** In degree order both ends of each arc are renumbered and the arcs sorted again; their merge goes to the
@@ -18,7 +19,7 @@
 //! On a device (`device`) the same steps are made; the work directory then lies where the temporary files go.
 //!
 //! **Disk.** The sorts take scratch space of 8 or 16 bytes an arc in an unnamed file, which is gone when the process ends;
-//! `arcs.el` takes as much again.
+//! `arcs.el` takes as much again, or half of it.
 
 mod arcs;
 mod device;
@@ -35,7 +36,7 @@ use crate::edges::EdgeList;
 use crate::format::{self, FwgConfig, FwgWriter, Header, Order};
 use crate::{GraphError, IdWidth, Steps};
 
-use arcs::Arc;
+use arcs::{Arc, Arcs};
 pub use device::BuildDevice;
 use work::WorkDirectory;
 
@@ -156,11 +157,11 @@ impl<'a> Destination<'a> {
     }
 
     /// Bytes of memory for the checksums that the device itself keeps.
-    fn sums_bytes(self, config: &FwgConfig, sorted: &EdgeList) -> u64 {
+    fn sums_bytes(self, config: &FwgConfig, entries: u64) -> u64 {
         match self {
             Self::File(_) => 0,
             Self::Device(device) => {
-                format::device_sums_bytes(&**device.device(), config.least_bytes(sorted.header().edges))
+                format::device_sums_bytes(&**device.device(), config.least_bytes(entries))
             }
         }
     }
@@ -210,31 +211,37 @@ fn build_with<A: Arc>(
     let work = destination.work_directory(list, options)?;
     let space = scratch_space::<A>(list, directed, destination.folder(list), options)?;
     let budget = options.memory - FIXED_BYTES;
-    let key = work::key(list, directed, options)?;
+    let arcs = Arcs::choose(list, directed, options)?;
+    let key = work::key(list, arcs, options)?;
     let resumed = work.is_sorted(&key);
     let mut arcs_sorted = None;
     if !resumed {
-        let sort = arcs::Sort { space: &space, budget, directed, options, steps };
+        let sort = arcs::Sort { space: &space, budget, arcs, options, steps };
         arcs_sorted = Some(sort.run::<A>(list, &work, &key)?);
     }
     let sorted = work.sorted()?;
     let numbers = numbers::Numbers::count(work.degrees()?)?;
     let vertices = list.header().vertices;
-    let order = options.order.map_or_else(|| order::choose(&sorted, &numbers, directed), Ok)?;
+    let order = match (options.order, arcs) {
+        (Some(order), _) => order,
+        (None, Arcs::Once) => Order::Degree,
+        (None, Arcs::Directed | Arcs::Both) => order::choose(&sorted, &numbers, directed)?,
+    };
     let listed = match order {
         Order::Degree => numbers.listed(),
         Order::Given => vertices,
     };
     let (heads, input_edges) = (options.heads, list.header().edges);
     let config = FwgConfig { vertices, listed, order, directed, heads, input_edges };
-    let writer_bytes = config.memory_bytes(sorted.header().edges) + destination.sums_bytes(&config, &sorted);
+    let entries = numbers.entries();
+    let writer_bytes = config.memory_bytes(entries) + destination.sums_bytes(&config, entries);
     let rest = budget.checked_sub(writer_bytes + numbers.memory_bytes()).filter(|rest| *rest >= 8 << 20);
     let Some(rest) = rest else {
         let needed = options.memory - budget + writer_bytes + numbers.memory_bytes() + (8 << 20);
-        let purpose = format!("writing a graph of {} list entries", sorted.header().edges);
+        let purpose = format!("writing a graph of {entries} list entries");
         return Err(GraphError::Memory { purpose, needed, budget: options.memory });
     };
-    let mut writer = destination.writer(config, sorted.header().edges)?;
+    let mut writer = destination.writer(config, entries)?;
     let array_in_memory = match order {
         Order::Given => {
             lists::write_given(&sorted, &numbers, vertices, &mut writer, steps)?;
@@ -242,7 +249,8 @@ fn build_with<A: Arc>(
         }
         Order::Degree => {
             let plan = lists::Plan::new(rest, vertices, options.threads);
-            lists::write_renumbered::<A>(&space, &plan, &sorted, &numbers, (vertices, &mut writer), steps)?;
+            let target = (vertices, &mut writer);
+            lists::write_renumbered::<A>(&space, &plan, (&sorted, arcs), &numbers, target, steps)?;
             Some(plan.array)
         }
     };

@@ -41,6 +41,11 @@ impl Numbers {
         self.listed
     }
 
+    /// Entries of all lists.
+    pub fn entries(&self) -> u64 {
+        self.counts.iter().map(|(degree, count)| degree * count).sum()
+    }
+
     /// Bytes of memory that this and two scans take.
     pub fn memory_bytes(&self) -> u64 {
         3 * BYTES_PER_DEGREE * self.counts.len() as u64

@@ -7,7 +7,8 @@
 //! map a page for nearly each. So the given order is kept where most neighbours have close
 //! numbers and hubs are missing or of no use.
 //!
-//! Close is measured on blocks of the sorted arcs, evenly spread: the same for the same arcs, also when a build goes on.
+//! Close is measured on blocks of a list, evenly spread: the same for the same list, also when a build goes on. It is asked of the
+//! input first: where that is not close the order is degree order, whatever the hubs, and the first sort has half of the work.
 
 use super::numbers::Numbers;
 use crate::GraphError;
@@ -32,15 +33,24 @@ pub fn choose(arcs: &EdgeList, numbers: &Numbers, directed: bool) -> Result<Orde
     if !directed && has_hubs {
         return Ok(Order::Degree);
     }
+    Ok(if are_close(arcs)? { Order::Given } else { Order::Degree })
+}
+
+/// Whether most edges of a list lead to a close number.
+///
+/// # Errors
+/// Of reading.
+pub fn are_close(list: &EdgeList) -> Result<bool, GraphError> {
+    let header = list.header();
     let (blocks, reach) = (header.blocks(), header.vertices / CLOSE_SHARE);
     let (mut close, mut all) = (0u64, 0u64);
     for at in 0..blocks.min(SAMPLE) {
         let block = at * blocks / blocks.min(SAMPLE);
-        let mut scan = arcs.scan(block..block + 1, 1)?;
+        let mut scan = list.scan(block..block + 1, 1)?;
         while let Some((_, pairs)) = scan.next_block()? {
             all += pairs.len() as u64;
             close += pairs.iter().filter(|(source, target)| source.abs_diff(*target) <= reach).count() as u64;
         }
     }
-    Ok(if close * 2 > all { Order::Given } else { Order::Degree })
+    Ok(close * 2 > all)
 }

@@ -145,9 +145,9 @@ fn an_empty_graph_and_one_vertex_are_built() {
     }
 }
 
-/// Both ways to renumber give the same graph. A small budget makes the sorts go to disk.
+/// All ways to sort first and to renumber give the same graph. A small budget makes the sorts go to disk.
 #[test]
-fn renumbering_by_an_array_and_by_sorting_agree() {
+fn all_ways_to_sort_and_to_renumber_agree() {
     let folder = tempfile::tempdir().expect("a directory");
     let spec = GraphSpec { kind: GraphKind::Kronecker, scale: 17, edge_factor: 8, seed: 3, threads: 2 };
     let el = folder.path().join("a.el");
@@ -156,40 +156,74 @@ fn renumbering_by_an_array_and_by_sorting_agree() {
     let fwg = folder.path().join("a.fwg");
     let small = BuildOptions { memory: LEAST_MEMORY_BYTES, ..options(Order::Degree) };
     let built = build(&list, &fwg, &small, &Steps::default()).expect("builds");
-    assert_eq!(built.array_in_memory, Some(true));
+    assert_eq!(
+        (built.array_in_memory, built.arcs_sorted),
+        (Some(true), Some(list.header().edges - loops(&list)))
+    );
     assert!(built.scratch.bytes_written > 0, "the sorts did not fit in memory");
-    let by_array = std::fs::read(&fwg).expect("reads");
-    let work = WorkDirectory::open(&fwg).expect("opens");
-    let space = scratch_space::<u64>(&list, false, folder.path(), &small).expect("is there");
-    let sort = arcs::Sort {
-        space: &space,
-        budget: 8 << 20,
-        directed: false,
-        options: &small,
-        steps: &Steps::default(),
-    };
-    sort.run::<u64>(&list, &work, "key").expect("sorts");
-    let numbers = numbers::Numbers::count(work.degrees().expect("opens")).expect("counts");
-    let config = FwgConfig {
-        vertices: 1 << 17,
-        listed: numbers.listed(),
-        order: Order::Degree,
-        directed: false,
-        heads: 2,
-        input_edges: list.header().edges,
-    };
-    let plan = lists::Plan { array: false, ..lists::Plan::new(16 << 20, 1 << 17, 2) };
-    let mut writer = FwgWriter::create(&fwg, config).expect("creates");
-    let sorted = work.sorted().expect("opens");
-    let target = (1 << 17, &mut writer);
-    lists::write_renumbered::<u64>(&space, &plan, &sorted, &numbers, target, &Steps::default())
-        .expect("writes");
-    writer.finish().expect("finishes");
-    work.remove();
-    assert!(std::fs::read(&fwg).expect("reads") == by_array);
+    let usual = std::fs::read(&fwg).expect("reads");
+    for (arcs, array) in [(Arcs::Once, false), (Arcs::Both, false), (Arcs::Both, true)] {
+        let steps = Steps::default();
+        let work = WorkDirectory::open(&fwg).expect("opens");
+        let space = scratch_space::<u64>(&list, false, folder.path(), &small).expect("is there");
+        let sort = arcs::Sort { space: &space, budget: 8 << 20, arcs, options: &small, steps: &steps };
+        sort.run::<u64>(&list, &work, "key").expect("sorts");
+        let numbers = numbers::Numbers::count(work.degrees().expect("opens")).expect("counts");
+        let config = FwgConfig {
+            vertices: 1 << 17,
+            listed: numbers.listed(),
+            order: Order::Degree,
+            directed: false,
+            heads: 2,
+            input_edges: list.header().edges,
+        };
+        let plan = lists::Plan { array, ..lists::Plan::new(16 << 20, 1 << 17, 2) };
+        let mut writer = FwgWriter::create(&fwg, config).expect("creates");
+        let sorted = work.sorted().expect("opens");
+        let target = (1 << 17, &mut writer);
+        lists::write_renumbered::<u64>(&space, &plan, (&sorted, arcs), &numbers, target, &steps)
+            .expect("writes");
+        writer.finish().expect("finishes");
+        work.remove();
+        assert!(std::fs::read(&fwg).expect("reads") == usual, "{arcs:?}, array {array}");
+    }
     // A Kronecker graph has hubs: the first numbers.
     let degrees: BTreeMap<_, _> = numbers_of(&fwg);
     assert!(degrees[&0] > 1000, "{}", degrees[&0]);
+}
+
+/// Edges from a vertex to itself.
+fn loops(list: &EdgeList) -> u64 {
+    let mut loops = 0;
+    let mut scan = list.scan(0..list.header().blocks(), 2).expect("begins");
+    while let Some((_, pairs)) = scan.next_block().expect("reads") {
+        loops += pairs.iter().filter(|(source, target)| source == target).count() as u64;
+    }
+    loops
+}
+
+/// Counting degrees takes memory, and the given order needs both arcs of an edge.
+#[test]
+fn an_edge_is_sorted_once_where_that_is_enough() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let el = folder.path().join("a.el");
+    let arcs_of = |kind, directed, options: BuildOptions| {
+        let spec = GraphSpec { kind, scale: 14, edge_factor: 8, seed: 3, threads: 2 };
+        generate(&spec, &el, &Steps::default()).expect("generates");
+        Arcs::choose(&EdgeList::open(&el).expect("opens"), directed, &options).expect("reads")
+    };
+    let any = BuildOptions { order: None, ..options(Order::Degree) };
+    assert_eq!(arcs_of(GraphKind::Kronecker, false, any.clone()), Arcs::Once);
+    assert_eq!(arcs_of(GraphKind::Kronecker, true, any.clone()), Arcs::Directed);
+    assert_eq!(arcs_of(GraphKind::Kronecker, false, options(Order::Given)), Arcs::Both);
+    assert_eq!(arcs_of(GraphKind::Grid, false, options(Order::Degree)), Arcs::Once);
+    assert_eq!(arcs_of(GraphKind::Grid, false, any.clone()), Arcs::Both);
+    // A quarter of what the sorts have, 4 bytes a vertex.
+    let tight = BuildOptions { memory: FIXED_BYTES + (4 << 18) - 4, ..any };
+    let list = write_list(&el, IdWidth::Four, 1 << 16, false, &[(0, 1 << 15)]);
+    assert_eq!(Arcs::choose(&list, false, &tight).expect("reads"), Arcs::Both);
+    let roomy = BuildOptions { memory: tight.memory + 4, ..tight };
+    assert_eq!(Arcs::choose(&list, false, &roomy).expect("reads"), Arcs::Once);
 }
 
 fn numbers_of(path: &Path) -> BTreeMap<u64, usize> {
@@ -209,8 +243,9 @@ fn a_build_goes_on_from_sorted_arcs_only_for_the_same_input_and_options() {
         let work = WorkDirectory::open(&fwg).expect("opens");
         let space = scratch_space::<u64>(&list, false, folder.path(), options).expect("is there");
         let steps = Steps::default();
-        let sort = arcs::Sort { space: &space, budget: 8 << 20, directed: false, options, steps: &steps };
-        let key = work::key(&list, false, options).expect("a key");
+        let arcs = Arcs::choose(&list, false, options).expect("reads");
+        let sort = arcs::Sort { space: &space, budget: 8 << 20, arcs, options, steps: &steps };
+        let key = work::key(&list, arcs, options).expect("a key");
         sort.run::<u64>(&list, &work, &key).expect("sorts");
     };
     sorted(&options);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use storage::locks::{self, Attempt};
 
 use super::BuildOptions;
+use super::arcs::Arcs;
 use crate::GraphError;
 use crate::edges::EdgeList;
 use crate::format;
@@ -95,12 +96,12 @@ impl Drop for WorkDirectory {
 }
 
 /// What the arcs of a build depend on.
-pub fn key(list: &EdgeList, directed: bool, options: &BuildOptions) -> Result<String, GraphError> {
+pub fn key(list: &EdgeList, arcs: Arcs, options: &BuildOptions) -> Result<String, GraphError> {
     let facts =
         std::fs::metadata(list.path()).map_err(|source| GraphError::io("stat", list.path(), source))?;
     let BuildOptions { keep_duplicates, keep_self_loops, .. } = options;
     Ok(format!(
-        "arcs of inode {} on device {}, {} bytes, changed {}.{:09}; header {:08x}; directed={directed} \
+        "arcs of inode {} on device {}, {} bytes, changed {}.{:09}; header {:08x}; {arcs:?} \
          keep_duplicates={keep_duplicates} keep_self_loops={keep_self_loops}",
         facts.ino(),
         facts.dev(),
