@@ -56,14 +56,14 @@ fn many_searches_share_pages() {
     let edges = kronecker(15, 16, 9);
     let header = store(&path, &edges, Order::Degree, 1);
     let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let (index, stop) = (graph.index().expect("reads"), AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
     let sources: Vec<u64> = (0..64).map(|i| i * 7919 % header.listed).collect();
     let together = Traffic::of(&graph);
     search(&graph, &sources, &CONFIG, &together, &stop).expect("searches");
     let alone = Traffic::of(&graph);
     for source in &sources {
         let config = SemiConfig { memory: 64 << 20, threads: 2, engine: IoEngine::Auto };
-        let mut semi = Semi::new(&graph, &index, &alone, config).expect("fits");
+        let mut semi = Semi::new(&graph, &alone, config).expect("fits");
         semi.search(*source, &stop).expect("searches");
     }
     let (together, alone) = (together.bytes(), alone.bytes());

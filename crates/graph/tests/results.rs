@@ -16,9 +16,9 @@ use graph::validate::{Validator, Verdict};
 
 fn search(path: &Path, edges: &Edges, source: u64, memory: u64) -> Results {
     let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let (index, traffic) = (graph.index().expect("reads"), Traffic::of(&graph));
+    let traffic = Traffic::of(&graph);
     let config = SemiConfig { memory, threads: 2, engine: IoEngine::Auto };
-    let mut semi = Semi::new(&graph, &index, &traffic, config).expect("fits");
+    let mut semi = Semi::new(&graph, &traffic, config).expect("fits");
     let stored = graph.stored_number(source).expect("a number");
     semi.search(stored, &AtomicBool::new(false)).expect("searches");
     let out = path.with_extension("out");

@@ -22,9 +22,8 @@ fn config(threads: usize) -> SemiConfig {
 fn compare(edges: &Edges, graph: &Fwg, source: u64, threads: usize) -> SearchRecord {
     let lists = adjacency(edges);
     let wanted = levels(&lists, source);
-    let index = graph.index().expect("reads");
     let traffic = Traffic::of(graph);
-    let mut semi = Semi::new(graph, &index, &traffic, config(threads)).expect("fits");
+    let mut semi = Semi::new(graph, &traffic, config(threads)).expect("fits");
     let stored = graph.stored_number(source).expect("a number");
     let record = semi.search(stored, &AtomicBool::new(false)).expect("searches");
     let parents = semi.into_parents();
@@ -84,13 +83,12 @@ fn a_road_network_is_searched_from_pages_that_are_kept() {
     let path = folder.path().join("g.fwg");
     let header = store(&path, &common::grid(512, 512), Order::Given, 2);
     let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let index = graph.index().expect("reads");
     let traffic = Traffic::of(&graph);
     let lists = header.section(graph::format::SectionKind::Adjacency).length;
     // What the search needs, and as much as the lists.
     let needed = graph::semi::plan(&graph, &config(1)).map(|plan| plan.vertices + plan.index + plan.buffers);
     let memory = needed.expect("fits") + lists;
-    let mut semi = Semi::new(&graph, &index, &traffic, SemiConfig { memory, ..config(1) }).expect("fits");
+    let mut semi = Semi::new(&graph, &traffic, SemiConfig { memory, ..config(1) }).expect("fits");
     assert!(semi.plan().heads > 0 && semi.plan().total() <= memory, "{:?}", semi.plan());
     let record = semi.search(0, &AtomicBool::new(false)).expect("searches");
     assert_eq!((record.reached, record.levels.len()), (512 * 512, 1023));
@@ -120,8 +118,8 @@ fn levels_without_end_take_no_memory() {
     let edges = Edges { name: "path", n, directed: false, pairs: (1..n).map(|v| (v - 1, v)).collect() };
     store(&path, &edges, Order::Given, 0);
     let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let (index, traffic) = (graph.index().expect("reads"), Traffic::of(&graph));
-    let mut semi = Semi::new(&graph, &index, &traffic, config(1)).expect("fits");
+    let traffic = Traffic::of(&graph);
+    let mut semi = Semi::new(&graph, &traffic, config(1)).expect("fits");
     let record = semi.search(0, &AtomicBool::new(false)).expect("searches");
     assert_eq!((record.level_count, record.levels.len()), (n, graph::semi::MOST_RECORDS));
     // Few pages of lists have a pool of their own size.
@@ -165,12 +163,11 @@ fn a_source_out_of_range_a_small_budget_and_a_stop_are_told() {
     let edges = kronecker(10, 8, 7);
     store(&path, &edges, Order::Degree, 1);
     let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let index = graph.index().expect("reads");
     let traffic = Traffic::of(&graph);
     let small = SemiConfig { memory: 1 << 20, ..config(1) };
-    let error = Semi::new(&graph, &index, &traffic, small).expect_err("does not fit");
+    let error = Semi::new(&graph, &traffic, small).expect_err("does not fit");
     assert!(matches!(error, GraphError::Memory { budget, .. } if budget == 1 << 20), "{error}");
-    let mut semi = Semi::new(&graph, &index, &traffic, config(1)).expect("fits");
+    let mut semi = Semi::new(&graph, &traffic, config(1)).expect("fits");
     let error = semi.search(1 << 10, &AtomicBool::new(false)).expect_err("no such vertex");
     assert!(error.to_string().contains("has no vertex 1024: vertices are 0 to 1023"), "{error}");
     let error = semi.search(0, &AtomicBool::new(true)).expect_err("stops");
@@ -188,9 +185,8 @@ fn a_corrupted_page_ends_a_search_with_its_number() {
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opens");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], section.offset + 8).expect("writes");
     let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
-    let index = graph.index().expect("reads");
     let traffic = Traffic::of(&graph);
-    let mut semi = Semi::new(&graph, &index, &traffic, config(2)).expect("fits");
+    let mut semi = Semi::new(&graph, &traffic, config(2)).expect("fits");
     let error = semi.search(0, &AtomicBool::new(false)).expect_err("is corrupt");
     let wanted = format!("page {} (adjacency) at offset {}", section.offset / 4096, section.offset);
     assert!(error.to_string().contains(&wanted), "{error}");

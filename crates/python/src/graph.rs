@@ -71,13 +71,11 @@ fn patiently(
 fn search(path: &str, source: u64, config: SemiConfig, stop: &AtomicBool) -> Result<Found, GraphError> {
     let graph = Fwg::open(path)?;
     let stored = graph.stored_number(source)?;
-    graph::semi::plan(&graph, &config)?;
-    let (index, traffic) = (graph.index()?, Traffic::of(&graph));
-    let mut semi = Semi::new(&graph, &index, &traffic, config)?;
+    let traffic = Traffic::of(&graph);
+    let mut semi = Semi::new(&graph, &traffic, config)?;
     semi.search(stored, stop)?;
     let memory = semi.plan().for_tree(&graph);
     let parents = semi.into_parents();
-    drop(index);
     let vertices = parents.len();
     let mut found = (Vec::with_capacity(vertices * 4), Vec::with_capacity(vertices * 8));
     in_input_order(&graph, parents, memory, |vertex| {

@@ -92,7 +92,7 @@ pub struct SearchRecord {
 #[derive(Debug)]
 pub struct Semi<'a> {
     graph: &'a Fwg,
-    index: &'a Index,
+    index: Index,
     traffic: &'a Traffic,
     plan: MemoryPlan,
     state: State,
@@ -103,17 +103,13 @@ pub struct Semi<'a> {
 }
 
 impl<'a> Semi<'a> {
-    /// Allocates what the search needs.
+    /// Allocates what the search needs, and reads the index. A budget that is too small is refused before memory is taken.
     ///
     /// # Errors
-    /// [`GraphError::Memory`] if the budget is too small; [`GraphError::Invalid`] for more than 2^32 − 1 vertices.
-    pub fn new(
-        graph: &'a Fwg,
-        index: &'a Index,
-        traffic: &'a Traffic,
-        config: SemiConfig,
-    ) -> Result<Self, GraphError> {
+    /// [`GraphError::Memory`] if the budget is too small; [`GraphError::Invalid`] for more than 2^32 − 1 vertices; of reading.
+    pub fn new(graph: &'a Fwg, traffic: &'a Traffic, config: SemiConfig) -> Result<Self, GraphError> {
         let (plan, header) = (plan(graph, &config)?, graph.header());
+        let index = graph.index()?;
         let chunks = steps::chunks(header, &mut index.cursor())?;
         let (state, heads) = (State::new(header.vertices), OnceLock::new());
         Ok(Self { graph, index, traffic, plan, state, chunks, heads, config })
@@ -134,7 +130,7 @@ impl<'a> Semi<'a> {
         let heads = std::mem::take(&mut self.heads);
         let shared = Shared::new(self.graph, &self.state, &self.chunks, heads, stop);
         let outfit =
-            Outfit { shared: &shared, index: self.index, traffic: self.traffic, fetch: self.plan.fetch };
+            Outfit { shared: &shared, index: &self.index, traffic: self.traffic, fetch: self.plan.fetch };
         let threads = self.config.threads.max(1);
         let record = std::thread::scope(|scope| {
             let crew = Crew::start(scope, threads, outfit)?;

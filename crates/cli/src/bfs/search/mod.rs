@@ -215,10 +215,8 @@ fn about(seconds: f64) -> String {
 fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let graph = job.graph;
     let stored = graph.stored_number(job.source)?;
-    // A budget that is too small is refused before memory is taken.
-    graph::semi::plan(graph, &job.config)?;
-    let (index, traffic) = (graph.index()?, Traffic::of(graph));
-    let mut semi = Semi::new(graph, &index, &traffic, job.config)?;
+    let traffic = Traffic::of(graph);
+    let mut semi = Semi::new(graph, &traffic, job.config)?;
     let loaded = graph.plain_bytes_read();
     let account = Account::open(graph.clock());
     let record = semi.search(stored, job.stop)?;
@@ -260,7 +258,6 @@ fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     };
     // Results take the place of what the search had in memory.
     let parents = semi.into_parents();
-    drop(index);
     let Some(mut writer) = job.output.writer(graph.header().vertices, job.source)? else {
         return Ok((document, None));
     };
