@@ -120,7 +120,7 @@ impl<'a> Export<'a> {
         let width = self.graph.header().width;
         let traffic = Traffic::of(self.graph);
         let mut fetcher = Fetcher::new(self.graph, &traffic, FetchConfig::default())?;
-        let mut cursor = self.graph.windowed_cursor();
+        let mut cursor = self.graph.windowed_cursor()?;
         let mut sorter = Sorter::new(&self.space, &self.sorter)?;
         let mut pairs: Vec<u64> = Vec::new();
         let mut failure = None;

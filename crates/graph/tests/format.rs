@@ -21,7 +21,7 @@ fn lists_and_numbers_are_read_back_in_both_orders() {
             assert_eq!(*graph.header(), header, "{}", edges.name);
             assert_eq!(header.entries, lists.iter().map(|l| l.len() as u64).sum::<u64>());
             let index = graph.index().expect("reads");
-            let (mut cursor, mut windowed) = (index.cursor(), graph.windowed_cursor());
+            let (mut cursor, mut windowed) = (index.cursor(), graph.windowed_cursor().expect("is sound"));
             for old in (0..edges.n).step_by(61) {
                 let new = graph.stored_number(old).expect("a number");
                 assert_eq!(graph.input_number(new).expect("a number"), old);

@@ -16,6 +16,10 @@ const SUMMED_BYTES: usize = PAGE_BYTES as usize - 4;
 const TABLE_OFFSET: usize = 128;
 /// Bytes of an entry of the section table.
 const ENTRY_BYTES: usize = 24;
+/// The longest file, bytes. No drive is as large, and what is computed of counts that fit into it does not overflow.
+const MOST_FILE_BYTES: u64 = 1 << 56;
+/// The most neighbours of a vertex in the heads section. More would be a second copy of the graph.
+pub const MOST_HEADS: u32 = 64;
 
 /// How vertices are numbered in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -196,12 +200,16 @@ impl Header {
         let width = IdWidth::from_bytes(get32(page, 16).into())
             .ok_or_else(|| corrupt(16, format!("{} bytes a vertex", get32(page, 16))))?;
         let long = |i: usize| get64(page, 32 + 8 * i);
+        let file_bytes = long(5);
+        if !file_bytes.is_multiple_of(PAGE_BYTES) || file_bytes > MOST_FILE_BYTES {
+            return Err(corrupt(72, format!("{file_bytes} bytes are not the length of a graph")));
+        }
         let mut sections = [Section::default(); 6];
         for (i, section) in sections.iter_mut().enumerate() {
             let at = TABLE_OFFSET + ENTRY_BYTES * i;
             *section = Section { offset: get64(page, at + 8), length: get64(page, at + 16) };
             if !section.offset.is_multiple_of(PAGE_BYTES)
-                || section.offset.checked_add(section.length).is_none_or(|end| end > long(5))
+                || section.offset.checked_add(section.length).is_none_or(|end| end > file_bytes)
             {
                 return Err(corrupt(at, format!("section {} lies outside of the file", i + 1)));
             }
@@ -216,17 +224,45 @@ impl Header {
             order: if flags & 2 == 0 { Order::Given } else { Order::Degree },
             width,
             heads: get32(page, 20),
-            file_bytes: long(5),
+            file_bytes,
             sums_checksum: get32(page, 24),
             sections,
         };
-        header.check_lengths().map_err(|(at, detail)| corrupt(at, detail))?;
+        let sound = header.check_counts().and_then(|()| header.check_lengths());
+        sound.and_then(|()| header.check_places()).map_err(|(at, detail)| corrupt(at, detail))?;
         if header.file_bytes > device_bytes {
             let what = header.section_at(device_bytes).map_or("checksums", SectionKind::word).to_owned();
             let needed = header.file_bytes;
             return Err(GraphError::Truncated { path: path(), what, needed, found: device_bytes });
         }
         Ok(header)
+    }
+
+    /// The number that all vertices in a section are below; None for a section without vertices.
+    pub(super) const fn limit_of(&self, kind: SectionKind) -> Option<u64> {
+        match kind {
+            SectionKind::NewToOld | SectionKind::OldToNew => Some(self.vertices),
+            SectionKind::Heads | SectionKind::Adjacency if self.directed => Some(self.vertices),
+            // An undirected edge is in the lists of both ends.
+            SectionKind::Heads | SectionKind::Adjacency => Some(self.listed),
+            SectionKind::Index | SectionKind::Sums => None,
+        }
+    }
+
+    /// The counts go with each other; the place in the page and the contradiction otherwise.
+    fn check_counts(&self) -> Result<(), (usize, String)> {
+        let Self { vertices, listed, entries, max_degree, heads, .. } = *self;
+        let lists = self.section(SectionKind::Adjacency).length;
+        let is_listed = listed == vertices || self.order == Order::Degree && listed < vertices;
+        let width = self.width.bytes() as u64;
+        let checks = [
+            (self.width == IdWidth::for_vertices(vertices), 16, format!("{width} bytes for {vertices}")),
+            (heads <= MOST_HEADS, 20, format!("{heads} heads a vertex")),
+            (is_listed, 40, format!("{listed} of {vertices} vertices have lists")),
+            (entries <= lists / width, 48, format!("{entries} neighbours in {lists} bytes of lists")),
+            (max_degree <= entries, 64, format!("{max_degree} of {entries} neighbours are of one vertex")),
+        ];
+        checks.into_iter().find(|check| !check.0).map_or(Ok(()), |(_, at, detail)| Err((at, detail)))
     }
 
     /// Sections are as long as the counts ask; the place in the page and the contradiction otherwise.
@@ -236,32 +272,55 @@ impl Header {
             SectionKind::NewToOld | SectionKind::OldToNew if self.order == Order::Given => Some(0),
             SectionKind::NewToOld | SectionKind::OldToNew => self.vertices.checked_mul(width),
             SectionKind::Heads => self.listed.checked_mul(width * u64::from(self.heads)),
-            SectionKind::Sums => Some((self.section(SectionKind::Sums).offset / PAGE_BYTES - 1) * 4),
+            SectionKind::Sums => {
+                (self.section(kind).offset / PAGE_BYTES).checked_sub(1).map(|pages| pages * 4)
+            }
             SectionKind::Index if self.order == Order::Given => {
                 self.listed.div_ceil(GROUP).checked_mul(GROUP_BYTES)
             }
-            // At least one run, if there is a list.
+            // At least one run, if there is a list, and at most one for each.
             SectionKind::Index => {
-                let found = self.section(kind).length;
-                (found.is_multiple_of(RUN_BYTES) && (found > 0) == (self.listed > 0)).then_some(found)
+                let (runs, rest) =
+                    (self.section(kind).length / RUN_BYTES, self.section(kind).length % RUN_BYTES);
+                let fits = rest == 0 && runs <= self.listed && (runs > 0) == (self.listed > 0);
+                fits.then_some(runs * RUN_BYTES)
             }
             SectionKind::Adjacency => Some(self.section(kind).length),
         };
-        if self.listed > self.vertices {
-            return Err((40, format!("{} of {} vertices have lists", self.listed, self.vertices)));
-        }
-        if self.section(SectionKind::Sums).offset == 0 {
-            return Err((TABLE_OFFSET, "there are no checksums".to_owned()));
-        }
         for kind in SectionKind::ALL {
             let found = self.section(kind).length;
             if wanted(kind) != Some(found) {
-                let at = TABLE_OFFSET + ENTRY_BYTES * (kind as usize - 1);
-                return Err((at, format!("{} bytes of {} do not fit its counts", found, kind.word())));
+                return Err((
+                    entry_at(kind),
+                    format!("{found} bytes of {} do not fit its counts", kind.word()),
+                ));
             }
         }
         Ok(())
     }
+
+    /// No two sections share a byte, and each lies on pages that have checksums; the place in the page and the overlap otherwise.
+    fn check_places(&self) -> Result<(), (usize, String)> {
+        let mut kinds = SectionKind::ALL.map(|kind| (self.section(kind), kind));
+        kinds.sort_unstable_by_key(|(section, kind)| (section.offset, *kind as u32));
+        let mut behind = PAGE_BYTES;
+        for (section, kind) in kinds.into_iter().filter(|(section, _)| section.length > 0) {
+            if section.offset < behind {
+                return Err((entry_at(kind), format!("the {} lie on other bytes of the file", kind.word())));
+            }
+            behind = section.padded_end();
+        }
+        let sums = self.section(SectionKind::Sums);
+        if behind > sums.padded_end() {
+            return Err((entry_at(SectionKind::Sums), "a section lies behind the checksums".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Where a section stands in the table of the first page.
+const fn entry_at(kind: SectionKind) -> usize {
+    TABLE_OFFSET + ENTRY_BYTES * (kind as usize - 1)
 }
 
 fn put64(page: &mut [u8], at: usize, value: u64) {

@@ -4,7 +4,7 @@
 //! memory 24, if no vertex has more than 255 neighbours, as on roads: what is saved there holds pages of lists.
 //! Both are looked up with a cursor. Ascending look-ups cost a comparison each, others a search or a recount of at most
 //! 15 degrees. A cursor without the index in memory ([`Fwg::windowed_cursor`](super::Fwg::windowed_cursor)) reads it
-//! as it goes.
+//! as it goes. Either is made of an index that was followed from end to end (`walk`): look-ups do not check it again.
 
 use super::header::{get32, get64};
 use super::{Fwg, Header, Order, PAGE_BYTES, SectionKind, list_start};
@@ -43,7 +43,7 @@ impl Run {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Self {
+    pub fn decode(bytes: &[u8]) -> Self {
         Self { first: get64(bytes, 0), degree: get64(bytes, 8), offset: get64(bytes, 16) }
     }
 }
@@ -56,7 +56,7 @@ impl Group {
         }
     }
 
-    fn decode(bytes: &[u8]) -> Self {
+    pub fn decode(bytes: &[u8]) -> Self {
         Self { end: get64(bytes, 0), degrees: std::array::from_fn(|i| get32(bytes, 8 + 4 * i)) }
     }
 
@@ -125,9 +125,7 @@ impl Frame {
     }
 
     fn of_run(self, run: &Run, vertex: VertexId) -> List {
-        let bytes = run.degree * self.width;
-        let stride = if bytes >= PAGE_BYTES { bytes.next_multiple_of(PAGE_BYTES) } else { bytes };
-        let offset = self.adjacency + run.offset + (vertex - run.first) * stride;
+        let offset = self.adjacency + run.offset + (vertex - run.first) * stride(run.degree * self.width);
         List { offset, degree: run.degree }
     }
 
@@ -166,23 +164,14 @@ impl Index {
         }
     }
 
-    /// Adds the entries in the next bytes of the section; whether no degree is above the largest that the header tells.
-    #[must_use]
-    pub(super) fn push(&mut self, bytes: &[u8], header: &Header) -> bool {
-        let mut largest = 0;
+    /// Adds the entries in the next bytes of the section, which were followed (`walk`).
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         let groups = bytes.chunks_exact(GROUP_BYTES as usize).map(Group::decode);
-        let groups = groups.inspect(|group| {
-            largest = group.degrees.iter().fold(largest, |largest, degree| largest.max((*degree).into()));
-        });
         match &mut self.entries {
-            Entries::Runs(runs) => {
-                let new = bytes.chunks_exact(RUN_BYTES as usize).map(Run::decode);
-                runs.extend(new.inspect(|run| largest = largest.max(run.degree)));
-            }
+            Entries::Runs(runs) => runs.extend(bytes.chunks_exact(RUN_BYTES as usize).map(Run::decode)),
             Entries::Groups(all) => all.extend(groups),
             Entries::Narrow(all) => all.extend(groups.map(|group| group.narrow())),
         }
-        largest <= header.max_degree
     }
 
     /// A cursor at the first vertex.
@@ -210,6 +199,11 @@ impl Index {
 /// Whether each degree of a graph fits into a byte.
 fn is_narrow(header: &Header) -> bool {
     header.max_degree <= u8::MAX.into()
+}
+
+/// From the beginning of a list of so many bytes to that of the next one of the same length.
+pub(super) const fn stride(bytes: u64) -> u64 {
+    if bytes >= PAGE_BYTES { bytes.next_multiple_of(PAGE_BYTES) } else { bytes }
 }
 
 /// Looks up lists.
@@ -244,7 +238,6 @@ impl<'a> IndexCursor<'a> {
         }
         let (group, slot) = ((vertex / GROUP) as usize, (vertex % GROUP) as usize);
         match &mut self.source {
-            // A graph with lists has a run that begins at vertex 0, or the checksums of its pages would not fit.
             Source::Runs { runs, at } => {
                 *at = run_of(runs, *at, vertex);
                 Ok(frame.of_run(&runs[*at], vertex))

@@ -23,7 +23,7 @@
 //!   as long as there are different degrees. In the given order there is an offset for each 16 vertices and a degree
 //!   for each.
 //! - **Checksums.** Every byte is covered: pages by SUMS, the bytes of SUMS and the header by the header. What was read is
-//!   compared before it is used. The sums take 1/1024 of the file, and lie in memory while it is open.
+//!   compared before it is used, and vertices on it are seen to be below their limit ([`Fwg::check`]). The sums take 1/1024 of the file, and lie in memory while it is open.
 //! - **Validity.** The header is written last, after all else is synced. A file that was not finished has no header.
 
 mod header;
@@ -31,12 +31,13 @@ mod index;
 mod place;
 mod reader;
 mod sums;
+mod walk;
 mod writer;
 
 pub(crate) use place::{Place, Stream, write_sums};
 pub(crate) use sums::device_sums_bytes;
 
-pub use header::{Header, Order, Section, SectionKind, VERSION};
+pub use header::{Header, MOST_HEADS, Order, Section, SectionKind, VERSION};
 pub use index::{Index, IndexCursor, IndexKind, List};
 pub use reader::Fwg;
 pub use sums::PageSums;

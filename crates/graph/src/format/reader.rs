@@ -1,16 +1,17 @@
 //! Opening a stored graph, and verified reads of it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use external::WaitClock;
 use storage::device::{AlignedBuffer, Device, DeviceSpec, OpenOptions};
 
 use super::header::{MAGIC, get32};
 use super::sums::{BadPage, device_sums_bytes};
+use super::walk::Walk;
 use super::{Header, Index, IndexCursor, PAGE_BYTES, PageSums, SectionKind};
-use crate::GraphError;
+use crate::{GraphError, IdWidth};
 
 /// Bytes that a plain read moves at a time.
 const READ_BYTES: usize = 1 << 20;
@@ -28,6 +29,8 @@ pub struct Fwg {
     plain_bytes: AtomicU64,
     /// Bytes of memory that other open graphs take.
     beside_bytes: u64,
+    /// Set once the index was followed.
+    is_index_sound: OnceLock<()>,
 }
 
 impl Fwg {
@@ -61,8 +64,9 @@ impl Fwg {
         }
         let header = Header::decode(&page, path, device.size())?;
         let (sums, plain_bytes) = (PageSums::default(), AtomicU64::new(available as u64));
+        let (path, is_index_sound) = (path.to_owned(), OnceLock::new());
         let mut graph =
-            Self { device, path: path.to_owned(), header, sums, clock, plain_bytes, beside_bytes: 0 };
+            Self { device, path, header, sums, clock, plain_bytes, beside_bytes: 0, is_index_sound };
         graph.sums = graph.load_sums()?;
         Ok(graph)
     }
@@ -82,12 +86,8 @@ impl Fwg {
         }
         if checksum != self.header.sums_checksum {
             let stored = self.header.sums_checksum;
-            return Err(GraphError::Corrupt {
-                path: self.path.clone(),
-                what: SectionKind::Sums.word().to_owned(),
-                offset: section.offset,
-                detail: format!("the checksum of all is {checksum:08x}, {stored:08x} was stored"),
-            });
+            let detail = format!("the checksum of all is {checksum:08x}, {stored:08x} was stored");
+            return Err(self.contradicts(SectionKind::Sums, detail));
         }
         Ok(PageSums::new(sums))
     }
@@ -148,23 +148,53 @@ impl Fwg {
         self.sums.memory_bytes() + of_device + self.beside_bytes
     }
 
-    /// Compares whole pages that were read at `offset` with their checksums.
+    /// Compares whole pages that were read at `offset` with their checksums, and vertices on them with the number that they are
+    /// below. All readers pass here, so a vertex of a page that was checked is one of the graph.
     ///
     /// # Errors
     /// [`GraphError::Corrupt`] with the page and its offset.
     pub fn check(&self, offset: u64, pages: &[u8]) -> Result<(), GraphError> {
-        self.sums.check(offset, pages).map_err(|bad| self.corrupt_page(bad))
+        self.sums.check(offset, pages).map_err(|bad| self.corrupt_page(bad))?;
+        let width = self.header.width;
+        for (at, page) in (offset..).step_by(PAGE_BYTES as usize).zip(pages.chunks_exact(PAGE_BYTES as usize))
+        {
+            let kind = self.header.section_at(at);
+            // Padding is zero, which is below each limit but 0, and then there is no page of vertices.
+            if let Some(limit) = kind.and_then(|kind| self.header.limit_of(kind))
+                && !are_below(page, width, limit)
+            {
+                return Err(self.corrupt_id(at, page, limit));
+            }
+        }
+        Ok(())
+    }
+
+    fn corrupt_id(&self, page_offset: u64, page: &[u8], limit: u64) -> GraphError {
+        let width = self.header.width;
+        let ids = page.chunks_exact(width.bytes()).map(|id| width.get(id)).enumerate();
+        let (at, id) = ids.into_iter().find(|(_, id)| *id >= limit).unwrap_or_default();
+        let what = self.header.section_at(page_offset).map_or("no section", SectionKind::word);
+        self.corrupt(
+            what,
+            page_offset + (at * width.bytes()) as u64,
+            format!("vertex {id} is not below {limit}"),
+        )
+    }
+
+    fn corrupt(&self, what: impl Into<String>, offset: u64, detail: String) -> GraphError {
+        GraphError::Corrupt { path: self.path.clone(), what: what.into(), offset, detail }
+    }
+
+    /// That a section contradicts another one, or itself.
+    pub(crate) fn contradicts(&self, kind: SectionKind, detail: impl Into<String>) -> GraphError {
+        self.corrupt(kind.word(), self.header.section(kind).offset, detail.into())
     }
 
     fn corrupt_page(&self, bad: BadPage) -> GraphError {
         let section = self.header.section_at(bad.offset).map_or("no section", SectionKind::word);
         let stored = bad.stored.map_or_else(|| "none".to_owned(), |sum| format!("{sum:08x}"));
-        GraphError::Corrupt {
-            path: self.path.clone(),
-            what: format!("page {} ({section})", bad.offset / PAGE_BYTES),
-            offset: bad.offset,
-            detail: format!("its checksum is {:08x}, {stored} was stored", bad.found),
-        }
+        let detail = format!("its checksum is {:08x}, {stored} was stored", bad.found);
+        self.corrupt(format!("page {} ({section})", bad.offset / PAGE_BYTES), bad.offset, detail)
     }
 
     /// Reads and verifies any bytes of any section but the checksums, by plain calls.
@@ -192,31 +222,41 @@ impl Fwg {
     /// Reads the whole index into memory.
     ///
     /// # Errors
-    /// Of reading; [`GraphError::Corrupt`] if a vertex has more neighbours than the header tells of any.
+    /// Of reading; [`GraphError::Corrupt`] if it contradicts the header or itself.
     pub fn index(&self) -> Result<Index, GraphError> {
-        let section = self.header.section(SectionKind::Index);
         let mut index = Index::empty(&self.header);
-        let step = INDEX_ENTRIES * Index::entry_bytes(&self.header);
-        let mut bytes = Vec::new();
-        for at in (0..section.length).step_by(step as usize) {
-            bytes.resize((section.length - at).min(step) as usize, 0);
-            self.read_at(&mut bytes, section.offset + at)?;
-            if !index.push(&bytes, &self.header) {
-                return Err(GraphError::Corrupt {
-                    path: self.path.clone(),
-                    what: SectionKind::Index.word().to_owned(),
-                    offset: section.offset + at,
-                    detail: format!("a vertex has more neighbours than any ({})", self.header.max_degree),
-                });
-            }
-        }
+        self.walk_index(|bytes| index.push(bytes))?;
         Ok(index)
     }
 
-    /// A cursor that reads the index as it goes, through a window of 64 KiB. For ascending look-ups.
-    #[must_use]
-    pub fn windowed_cursor(&self) -> IndexCursor<'_> {
-        IndexCursor::windowed(self)
+    /// A cursor that reads the index as it goes, through a window of 64 KiB. For ascending look-ups. The first one of an open graph
+    /// reads the index once from end to end.
+    ///
+    /// # Errors
+    /// As of [`Fwg::index`].
+    pub fn windowed_cursor(&self) -> Result<IndexCursor<'_>, GraphError> {
+        if self.is_index_sound.get().is_none() {
+            self.walk_index(|_| ())?;
+        }
+        Ok(IndexCursor::windowed(self))
+    }
+
+    /// Reads the index, and shows what was found to be sound of it.
+    fn walk_index(&self, mut see: impl FnMut(&[u8])) -> Result<(), GraphError> {
+        let section = self.header.section(SectionKind::Index);
+        let mut walk = Walk::of(&self.header);
+        let step = INDEX_ENTRIES * Index::entry_bytes(&self.header);
+        let mut bytes = Vec::new();
+        for at in (section.offset..section.offset + section.length).step_by(step as usize) {
+            bytes.resize((section.offset + section.length - at).min(step) as usize, 0);
+            self.read_at(&mut bytes, at)?;
+            walk.follow(&bytes)
+                .map_err(|(within, detail)| self.corrupt(SectionKind::Index.word(), at + within, detail))?;
+            see(&bytes);
+        }
+        walk.finish().map_err(|detail| self.contradicts(SectionKind::Index, detail))?;
+        self.is_index_sound.get_or_init(|| ());
+        Ok(())
     }
 
     /// The neighbours of a vertex, by plain calls: for checks and single look-ups.
@@ -290,5 +330,19 @@ impl Fwg {
             return Ok(());
         }
         Err(GraphError::NoVertex { path: self.path.clone(), vertex, vertices })
+    }
+}
+
+/// Whether all vertices on a page are below `limit`. Without a branch, so that many are compared at once.
+fn are_below(page: &[u8], width: IdWidth, limit: u64) -> bool {
+    match (width, u32::try_from(limit)) {
+        (IdWidth::Four, Ok(limit)) => {
+            let ids = page.chunks_exact(4).map(|id| u32::from_le_bytes([id[0], id[1], id[2], id[3]]));
+            !ids.fold(false, |is_above, id| is_above | (id >= limit))
+        }
+        (IdWidth::Four, Err(_)) => true,
+        (IdWidth::Eight, _) => {
+            !page.chunks_exact(8).fold(false, |is_above, id| is_above | (width.get(id) >= limit))
+        }
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Two levels suffice because an edge of an undirected graph spans at most one level: a neighbour of L(t-1) that was seen
-//! before lies in L(t-2), L(t-1) or L(t).
+//! before lies in L(t-2), L(t-1) or L(t). A file may call a graph undirected that is not: then a vertex is found again and again,
+//! and the search ends as soon as more lists were read than there are.
 //!
 //! Nothing is kept for each vertex in memory, not even a bit. Duplicates are dropped as each chunk of A is sorted, before it
 //! is written. Of several labels a vertex gets the lowest, so the outcome is the same every time.
@@ -22,7 +23,7 @@ use external::{
 use super::ids::Ids;
 use super::lists::ListReader;
 use super::{ExternalSearchFigures, ExternalSearchOptions};
-use crate::format::{Fwg, IndexCursor, List, PAGE_BYTES};
+use crate::format::{Fwg, IndexCursor, List, PAGE_BYTES, SectionKind};
 use crate::{GraphError, IdWidth, VertexId};
 
 /// Blocks that streams take beside the sorter: the frontier, both levels that are subtracted, the next level, and what the
@@ -31,6 +32,7 @@ const STREAM_BLOCKS: u64 = 2 + 2 + 2 + 3 + 3;
 
 /// Makes one level after the other.
 pub(super) struct Levels<'a, I: Ids> {
+    graph: &'a Fwg,
     space: &'a Space,
     sorter: SorterOptions<I::Pair>,
     lists: ListReader<'a, u64>,
@@ -60,10 +62,11 @@ impl<'a, I: Ids> Levels<'a, I> {
         Sorter::new(&options.space, &sorter)
             .map_err(|error| too_little(error, algorithm, others, options))?;
         Ok(Self {
+            graph,
             space: &options.space,
             sorter,
             lists: ListReader::open(graph, options.memory)?,
-            cursor: graph.windowed_cursor(),
+            cursor: graph.windowed_cursor()?,
             before: Stream::empty(&options.space),
             last: start,
             label,
@@ -112,7 +115,8 @@ impl<'a, I: Ids> Levels<'a, I> {
             self.figures.bytes_in_theory += pages.bytes(list, I::WIDTH);
             self.lists.add((self.label)(vertex, I::second(&pair)), list, &mut push)?;
         }
-        self.lists.finish(&mut push)
+        self.lists.finish(&mut push)?;
+        if self.figures.entries > self.graph.header().entries { Err(one_way(self.graph)) } else { Ok(()) }
     }
 
     /// Makes the next level of the candidates.
@@ -197,6 +201,11 @@ pub(super) fn check_undirected(graph: &Fwg, algorithm: &'static str) -> Result<(
     let path = graph.path().display();
     let message = format!("{path}: has directed edges, and algorithm {algorithm} needs an undirected graph");
     Err(GraphError::Invalid { message })
+}
+
+/// That a vertex of an undirected graph was found twice, which no edge in both lists leads to.
+pub(super) fn one_way(graph: &Fwg) -> GraphError {
+    graph.contradicts(SectionKind::Adjacency, "an undirected edge is in the list of one end only")
 }
 
 /// A level whose vertices are not to be taken, asked in ascending order.

@@ -21,7 +21,9 @@ use std::time::Instant;
 use external::{ExternalVec, Record, Sorted, Sorter, SorterOptions, Source, Space, Stream, StreamWriter};
 
 use super::ids::{Ids, Narrow, Wide};
-use super::levels::{Levels, PageCount, Subtracted, check_undirected, single, spilled_bytes, too_little};
+use super::levels::{
+    Levels, PageCount, Subtracted, check_undirected, one_way, single, spilled_bytes, too_little,
+};
 use super::lists::ListReader;
 use super::tree::{self, SearchTree, TreeIds};
 use super::{ExternalSearchFigures, ExternalSearchOptions};
@@ -65,7 +67,7 @@ fn search<I: TreeIds>(
     let members = cluster::<I>(graph, source, options, &mut figures)?;
     let clusters = Clusters::<I>::build(graph, source, &members, options, &mut figures)?;
     drop(members);
-    let tree = Pool { options, clusters, figures: &mut figures }.search(source)?;
+    let tree = Pool { graph, options, clusters, fetched: 0, figures: &mut figures }.search(source)?;
     figures.reached = tree.len();
     tree::finish::<I>(graph, tree, options, figures, before)
 }
@@ -254,7 +256,7 @@ fn edges_by_second_end<I: Ids>(
         Ok::<(), GraphError>(())
     };
     let mut lists = ListReader::open(graph, options.memory)?;
-    let mut cursor = graph.windowed_cursor();
+    let mut cursor = graph.windowed_cursor()?;
     let mut members = members.reader(2);
     let mut of_source = 0;
     let mut pages = PageCount::default();
@@ -276,8 +278,11 @@ fn edges_by_second_end<I: Ids>(
 /// The last phase. Its levels are triples of vertex, parent and cluster; the pool's edges are triples of first end, second
 /// end and the latter's cluster.
 struct Pool<'a, I: Ids> {
+    graph: &'a Fwg,
     options: &'a ExternalSearchOptions,
     clusters: Clusters<I>,
+    /// Edges of clusters that were read.
+    fetched: u64,
     figures: &'a mut ExternalSearchFigures,
 }
 
@@ -358,6 +363,11 @@ impl<I: Ids> Pool<'_, I> {
                 let [_, first, second, of_second] = I::four(edge);
                 Ok(fetched.push(I::triple([first, second, of_second]))?)
             })?;
+        }
+        // A cluster is read once, unless its edges lead to what was reached long before.
+        self.fetched += fetched.len();
+        if self.fetched > self.clusters.edges.len() {
+            return Err(one_way(self.graph));
         }
         counted(fetched, self.figures)
     }

@@ -16,6 +16,7 @@ mod tree;
 
 pub use mm::mehlhorn_meyer;
 pub use mr::munagala_ranade;
+pub(crate) use tree::Ascending;
 pub use tree::{Reached, SearchTree};
 
 use std::path::Path;

@@ -4,6 +4,7 @@
 //! the same by vertex; a last sort orders them by the input's numbers. Each sort flows into the next one without being
 //! written in between.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use external::{Record, Sorted, Sorter, SorterOptions, Source, Space, Stream, Usage};
@@ -29,6 +30,7 @@ pub struct Reached {
 #[derive(Debug)]
 pub struct SearchTree {
     edges: Edges,
+    order: Ascending,
     figures: ExternalSearchFigures,
     space: Space,
     before: Usage,
@@ -57,13 +59,41 @@ impl SearchTree {
     /// The next vertex that was reached, in ascending order; none at the end.
     ///
     /// # Errors
-    /// Of temporary space.
+    /// Of temporary space; [`GraphError::Corrupt`] if two vertices of the graph have one number in the input.
     pub fn next_reached(&mut self) -> Result<Option<Reached>, GraphError> {
         let parts = match &mut self.edges {
             Edges::Narrow(edges) => edges.next_record()?.map(|edge| Narrow::three(&edge)),
             Edges::Wide(edges) => edges.next_record()?.map(|edge| Wide::three(&edge)),
         };
-        Ok(parts.map(|[vertex, parent, level]| Reached { vertex, parent, level }))
+        let Some([vertex, parent, level]) = parts else { return Ok(None) };
+        self.order.check(0, vertex)?;
+        Ok(Some(Reached { vertex, parent, level }))
+    }
+}
+
+/// Sees to it that each vertex comes once, so that who waits for it does not miss all others.
+#[derive(Debug)]
+pub(crate) struct Ascending {
+    graph: PathBuf,
+    offset: u64,
+    last: Option<(u32, VertexId)>,
+}
+
+impl Ascending {
+    pub fn of(graph: &Fwg) -> Self {
+        let offset = graph.header().section(SectionKind::NewToOld).offset;
+        Self { graph: graph.path().to_owned(), offset, last: None }
+    }
+
+    /// A vertex of a search comes, by searches and by vertices.
+    #[inline]
+    pub fn check(&mut self, search: u32, vertex: VertexId) -> Result<(), GraphError> {
+        if self.last.replace((search, vertex)) < Some((search, vertex)) {
+            return Ok(());
+        }
+        let (path, what) = (self.graph.clone(), SectionKind::NewToOld.word().to_owned());
+        let detail = format!("vertex {vertex} is there twice");
+        Err(GraphError::Corrupt { path, what, offset: self.offset, detail })
     }
 }
 
@@ -121,7 +151,8 @@ pub(super) fn finish<I: TreeIds>(
     };
     let mut figures = work.figures;
     figures.finishing = start.elapsed();
-    Ok(SearchTree { edges: I::edges(sorted), figures, space: options.space.clone(), before })
+    let order = Ascending::of(graph);
+    Ok(SearchTree { edges: I::edges(sorted), order, figures, space: options.space.clone(), before })
 }
 
 struct Finishing<'a> {

@@ -15,7 +15,7 @@ use external::{Sorted, Sorter, SorterOptions, Source, Space, SpaceOptions, Strea
 use super::notes::{Note, Rounds};
 use super::{PROGRAM_BYTES, words_of};
 use crate::format::{Fwg, SectionKind};
-use crate::fully_external::{ExternalSearchOptions, Reached};
+use crate::fully_external::{Ascending, ExternalSearchOptions, Reached};
 use crate::{GraphError, VertexId};
 
 /// The least that the sort takes, bytes.
@@ -100,7 +100,7 @@ impl Discoveries {
             notes.consume(count);
         }
         drop((notes, numbers));
-        Ok(ManyTrees { edges: sorter.finish()?, space: self.space })
+        Ok(ManyTrees { edges: sorter.finish()?, order: Ascending::of(graph), space: self.space })
     }
 }
 
@@ -123,6 +123,7 @@ fn input_numbers(graph: &Fwg) -> Result<Vec<u32>, GraphError> {
 #[derive(Debug)]
 pub struct ManyTrees {
     edges: Sorted<Note>,
+    order: Ascending,
     space: Space,
 }
 
@@ -131,7 +132,7 @@ impl ManyTrees {
     /// trees before is skipped.
     ///
     /// # Errors
-    /// Of temporary space.
+    /// Of temporary space; [`GraphError::Corrupt`] if two vertices of the graph have one number in the input.
     pub fn next_of(&mut self, search: usize) -> Result<Option<Reached>, GraphError> {
         loop {
             let Some(&[of, vertex, parent, level]) = self.edges.fill()?.first() else { return Ok(None) };
@@ -139,6 +140,7 @@ impl ManyTrees {
                 return Ok(None);
             }
             self.edges.consume(1);
+            self.order.check(of, vertex.into())?;
             if of as usize == search {
                 let (vertex, parent, level) = (vertex.into(), parent.into(), level.into());
                 return Ok(Some(Reached { vertex, parent, level }));

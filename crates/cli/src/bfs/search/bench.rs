@@ -63,7 +63,7 @@ fn keys(graph: &Fwg, args: &BenchArgs) -> Result<Vec<u64>, Failure> {
 
 /// A vertex with neighbours, in the file's numbers.
 fn draw(graph: &Fwg, random: &mut u64) -> Result<u64, Failure> {
-    let mut cursor = graph.windowed_cursor();
+    let mut cursor = graph.windowed_cursor()?;
     for _ in 0..DRAWS {
         // SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
         *random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
