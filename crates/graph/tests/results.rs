@@ -10,7 +10,7 @@ use base::IoEngine;
 use common::{Edges, adjacency, grid, kronecker, levels, store, ten};
 use graph::fetch::Traffic;
 use graph::format::{Fwg, Order};
-use graph::results::{Results, ResultsWriter};
+use graph::results::{Results, ResultsWriter, is_results_table};
 use graph::semi::{Semi, SemiConfig, in_input_order};
 use graph::validate::{Validator, Verdict};
 
@@ -64,6 +64,42 @@ fn a_table_says_what_the_raw_results_say() {
     }
     assert_eq!(rows as u64, edges.n);
     assert_eq!(wanted.iter().flatten().count(), 40_000);
+}
+
+/// A table of a column each, none of which is null, with the fact by which results are known.
+fn write_table(path: &Path, schema: &str) {
+    use parquet::data_type::Int64Type;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    let fact = KeyValue::new("flashwright.bfs.source".to_owned(), "1".to_owned());
+    let properties = WriterProperties::builder().set_key_value_metadata(Some(vec![fact])).build();
+    let schema = parquet::schema::parser::parse_message_type(schema).expect("a schema");
+    let file = std::fs::File::create(path).expect("creates");
+    let mut writer = SerializedFileWriter::new(file, schema.into(), properties.into()).expect("begins");
+    let mut group = writer.next_row_group().expect("a group");
+    while let Some(mut column) = group.next_column().expect("a column") {
+        column.typed::<Int64Type>().write_batch(&[1, 2], None, None).expect("writes");
+        column.close().expect("closes");
+    }
+    group.close().expect("closes");
+    writer.close().expect("closes");
+}
+
+/// Who reads a table of results, adds a column and writes it again has the results' facts with it, and work that is not to be lost.
+#[test]
+fn a_table_of_other_columns_is_not_results() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.parquet");
+    let is_results = |columns: &[&str]| {
+        let columns = columns.iter().map(|name| format!("required int64 {name};")).collect::<String>();
+        write_table(&path, &format!("message bfs {{ {columns} }}"));
+        is_results_table(&path)
+    };
+    assert!(is_results(&["vertex", "level", "parent"]));
+    assert!(!is_results(&["vertex", "level", "parent", "community"]));
+    assert!(!is_results(&["vertex", "level"]));
+    assert!(!is_results(&["vertex", "level", "rank"]));
 }
 
 fn validate(results: &Results, edges: &Edges) -> Verdict {
