@@ -153,7 +153,7 @@ pub enum GraphError {
         by: String,
     },
     /// There is no vertex of this number.
-    #[error("{}: has no vertex {vertex}: vertices are 0 to {}", path.display(), vertices.saturating_sub(1))]
+    #[error("{}: has no vertex {vertex}: {}", path.display(), range_of(.vertices))]
     NoVertex {
         /// The graph.
         path: PathBuf,
@@ -276,6 +276,13 @@ fn at(offset: &Option<u64>) -> String {
     offset.map_or_else(String::new, |offset| format!(" at offset {offset}"))
 }
 
+fn range_of(vertices: &u64) -> String {
+    match vertices {
+        0 => "the graph has no vertices".to_owned(),
+        vertices => format!("vertices are 0 to {}", vertices - 1),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,5 +298,7 @@ mod tests {
         let vertex = GraphError::NoVertex { path: "g.fwg".into(), vertex: 9, vertices: 9 };
         assert_eq!(vertex.to_string(), "g.fwg: has no vertex 9: vertices are 0 to 8");
         assert_eq!(vertex.class(), ErrorClass::Invalid);
+        let none = GraphError::NoVertex { path: "g.fwg".into(), vertex: 9, vertices: 0 };
+        assert_eq!(none.to_string(), "g.fwg: has no vertex 9: the graph has no vertices");
     }
 }
