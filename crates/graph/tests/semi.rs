@@ -20,10 +20,14 @@ fn config(threads: usize) -> SemiConfig {
 /// Searches a stored graph from an input vertex, and compares levels with a search in memory. Parents must be neighbours one
 /// level nearer.
 fn compare(edges: &Edges, graph: &Fwg, source: u64, threads: usize) -> SearchRecord {
+    search(edges, graph, source, config(threads))
+}
+
+fn search(edges: &Edges, graph: &Fwg, source: u64, config: SemiConfig) -> SearchRecord {
     let lists = adjacency(edges);
     let wanted = levels(&lists, source);
     let traffic = Traffic::of(graph);
-    let mut semi = Semi::new(graph, &traffic, config(threads)).expect("fits");
+    let mut semi = Semi::new(graph, &traffic, config).expect("fits");
     let stored = graph.stored_number(source).expect("a number");
     let record = semi.search(stored, &AtomicBool::new(false)).expect("searches");
     let parents = semi.into_parents();
@@ -142,6 +146,24 @@ fn memory_that_results_take_later_holds_pages_until_then() {
     let lists = graph.header().section(graph::format::SectionKind::Adjacency).length;
     assert!(plan.vertices + plan.index + plan.buffers + lists < least, "{plan:?}");
     assert!(plan.pool >= lists && plan.total() == least, "{plan:?}");
+}
+
+/// The heads of 64 vertices come in one piece, also where they begin within a page and requests are the shortest.
+#[test]
+fn the_most_heads_are_searched_in_the_least_memory() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = kronecker(15, 24, 3);
+    for heads in [61, graph::format::MOST_HEADS] {
+        store(&path, &edges, Order::Degree, heads);
+        let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+        let least = SemiConfig { memory: 1, ..config(1) };
+        let Err(GraphError::Memory { needed, .. }) = graph::semi::plan(&graph, &least) else {
+            panic!("is too little")
+        };
+        let record = search(&edges, &graph, 1, SemiConfig { memory: needed, ..config(1) });
+        assert!(record.levels.iter().any(|level| level.direction == Direction::BottomUp));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use graph::format::Order;
+use graph::format::{MOST_HEADS, Order};
 use graph::generate::GraphKind;
 use graph::import::InputFormat;
 
@@ -184,7 +184,9 @@ fn order(text: &str) -> Result<OrderChoice, BadValue> {
 /// More than a page of heads a vertex would be a second copy of the graph.
 fn heads(text: &str) -> Result<u32, BadValue> {
     match values::whole(text)? {
-        heads @ 0..=64 => Ok(heads),
-        heads => Err(BadValue::new(format!("{heads} is above 64"), "1 to 4 heads answer most questions")),
+        heads @ 0..=MOST_HEADS => Ok(heads),
+        heads => {
+            Err(BadValue::new(format!("{heads} is above {MOST_HEADS}"), "1 to 4 heads answer most questions"))
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use storage::device::Device;
 
-use super::header::{Header, Order, Section, SectionKind};
+use super::header::{Header, MOST_HEADS, Order, Section, SectionKind};
 use super::index::{GROUP, GROUP_BYTES, Group, Run};
 use super::place::{BUFFER_BYTES, Place, Stream, write_sums};
 use super::{PAGE_BYTES, list_start};
@@ -92,7 +92,7 @@ impl FwgWriter {
     /// Begins the file at `path`, beside which it needs room for a `.NAME.partial`.
     ///
     /// # Errors
-    /// Of making the file; [`GraphError::Invalid`] for more listed vertices than vertices.
+    /// Of making the file; [`GraphError::Invalid`] for more listed vertices than vertices, or more heads than [`MOST_HEADS`].
     pub fn create(path: &Path, config: FwgConfig) -> Result<Self, GraphError> {
         Self::begin(Place::file(path)?, config)
     }
@@ -108,6 +108,10 @@ impl FwgWriter {
     fn begin(place: Place, config: FwgConfig) -> Result<Self, GraphError> {
         if config.listed > config.vertices {
             let message = format!("{} of {} vertices cannot have lists", config.listed, config.vertices);
+            return Err(GraphError::Invalid { message });
+        }
+        if config.heads > MOST_HEADS {
+            let message = format!("{} heads a vertex are above {MOST_HEADS}", config.heads);
             return Err(GraphError::Invalid { message });
         }
         let width = IdWidth::for_vertices(config.vertices);

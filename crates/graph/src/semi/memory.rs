@@ -4,7 +4,7 @@ use super::state::State;
 use super::steps::CHUNK_BYTES;
 use super::{SemiConfig, UNREACHED, tree};
 use crate::fetch::{FetchConfig, PagePool, Traffic};
-use crate::format::{Fwg, Index, SectionKind};
+use crate::format::{Fwg, Index, MOST_HEADS, PAGE_BYTES, SectionKind};
 use crate::{GraphError, IdWidth};
 
 /// What the program takes by itself: code, stacks, the allocator's slack.
@@ -13,6 +13,9 @@ const PROGRAM_BYTES: u64 = 8 << 20;
 const QUEUES_BYTES: u64 = 2 * super::run::QUEUE_BYTES;
 /// The largest pool: what a search of many small steps uses again lies in fewer pages.
 const POOL_MOST: u64 = 256 << 20;
+
+/// The shortest requests, bytes: the most heads of a bitmap's word, of 64 vertices, come whole wherever they begin on a page.
+const LEAST_REQUEST: u32 = 64 * MOST_HEADS * 4 + PAGE_BYTES as u32;
 
 /// Bytes by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +67,7 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let chunks = header.section(SectionKind::Adjacency).length / CHUNK_BYTES * 8 + header.vertices / 8192;
     let index = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph) + chunks;
     let wide = FetchConfig { engine: config.engine, ..FetchConfig::default() };
-    let narrow = FetchConfig { request_bytes: 16 << 10, depth: 16, ..wide };
+    let narrow = FetchConfig { request_bytes: LEAST_REQUEST, depth: 16, ..wide };
     let buffers_of =
         |fetch: &FetchConfig| config.threads as u64 * fetch.memory_bytes() + QUEUES_BYTES + PROGRAM_BYTES;
     let fits = |fetch: &FetchConfig| vertices + index + buffers_of(fetch) <= config.memory;
