@@ -121,7 +121,7 @@ pub struct BuildDocument {
     pub memory_bytes: u64,
     /// Whether it went on from the sorted arcs of an earlier build.
     pub resumed: bool,
-    /// Arcs before duplicates were dropped; null after a resumption.
+    /// Arcs that were sorted first, one or two an edge, before duplicates were dropped; null after a resumption.
     pub arcs_sorted: Option<u64>,
     /// Whether new numbers were looked up in memory; null in the given order.
     pub numbers_in_memory: Option<bool>,

@@ -78,7 +78,7 @@ pub struct Built {
     pub resumed: bool,
     /// Whether renumbering took an array in memory; None if nothing was renumbered.
     pub array_in_memory: Option<bool>,
-    /// Arcs before duplicates and self-loops were dropped; None after a resumption.
+    /// Arcs that were sorted first, one or two an edge, before duplicates were dropped; None after a resumption.
     pub arcs_sorted: Option<u64>,
     /// What the sorts moved.
     pub scratch: Usage,
