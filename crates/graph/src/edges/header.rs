@@ -11,6 +11,8 @@ pub const EDGES_VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 4096;
 /// Size of a block.
 pub(super) const BLOCK_BYTES: u32 = 1 << 20;
+/// The most vertices, and the most edges: no drive holds as many, and what is computed of them does not overflow.
+pub(super) const MOST: u64 = 1 << 48;
 /// The first bytes of an edge list.
 pub(super) const MAGIC: [u8; 8] = *b"FWEDGES\n";
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
@@ -113,8 +115,12 @@ impl EdgesHeader {
         if width == IdWidth::Four && vertices > 1 << 32 {
             return Err(corrupt(format!("{vertices} vertices of 4 bytes")));
         }
+        let edges = large(32);
+        if vertices.max(edges) > MOST {
+            return Err(corrupt(format!("{vertices} vertices and {edges} edges, more than any drive holds")));
+        }
         let origin = String::from_utf8(bytes[ORIGIN_AT..ORIGIN_AT + length].to_vec())
             .map_err(|_| corrupt("its origin is not UTF-8".to_owned()))?;
-        Ok(Self { vertices, edges: large(32), directed: small(12) == 1, width, origin })
+        Ok(Self { vertices, edges, directed: small(12) == 1, width, origin })
     }
 }

@@ -74,6 +74,15 @@ fn a_corrupt_block_a_truncated_file_and_a_newer_version_are_named() {
     newer[4092..].copy_from_slice(&sum.to_le_bytes());
     let error = EdgesHeader::decode(&newer, &path).expect_err("newer").to_string();
     assert!(error.ends_with("is version 2 of its format; this program reads up to 1"), "{error}");
+    // Counts whose sizes do not fit into 64 bits, with a checksum that fits.
+    let whole =
+        EdgesHeader { vertices: 9, edges: 9, directed: false, width: IdWidth::Eight, origin: String::new() };
+    for header in
+        [EdgesHeader { vertices: 1 << 62, ..whole.clone() }, EdgesHeader { edges: 1 << 62, ..whole }]
+    {
+        let error = EdgesHeader::decode(&header.encode(), &path).expect_err("too many").to_string();
+        assert!(error.ends_with("more than any drive holds"), "{error}");
+    }
     std::fs::write(&path, b"# a text").expect("writes");
     assert!(read(&path).expect_err("a text").to_string().ends_with("is not an edge list (.el)"));
 }
@@ -85,13 +94,15 @@ fn a_vertex_beyond_the_number_of_vertices_or_the_width_is_refused() {
     for (config, vertex) in [
         (config(IdWidth::Four, Some(10)), 10),
         (config(IdWidth::Four, None), 1 << 32),
-        (config(IdWidth::Eight, None), u64::MAX),
+        (config(IdWidth::Eight, None), 1 << 48),
     ] {
         let mut writer = EdgeWriter::create(&path, config).expect("creates");
         writer.extend(&[(vertex - 1, 0)]).expect("the largest that fits");
         let error = writer.extend(&[(0, vertex)]).expect_err("too large").to_string();
         assert!(error.ends_with(&format!("vertex {vertex} is not below {vertex}")), "{error}");
     }
+    let error = EdgeWriter::create(&path, config(IdWidth::Eight, Some((1 << 48) + 1))).expect_err("too many");
+    assert_eq!(error.to_string(), "281474976710657 vertices are more than 2^48");
     assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 0, "nothing stays");
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use storage::locks::{self, Attempt};
 
-use super::header::{BLOCK_BYTES, EdgesHeader};
+use super::header::{BLOCK_BYTES, EdgesHeader, MOST};
 use crate::blocks::{self, BlockLayout, BlockSink};
 use crate::{GraphError, IdWidth, VertexId};
 
@@ -52,8 +52,12 @@ impl EdgeWriter {
     /// Begins the edge list at `path`, beside which it needs room for `.NAME.partial`.
     ///
     /// # Errors
-    /// Of making the file; [`GraphError::Busy`] if another process writes the same list.
+    /// Of making the file; [`GraphError::Busy`] if another process writes the same list; [`GraphError::Invalid`] for more than 2^48
+    /// vertices.
     pub fn create(path: &Path, config: EdgesConfig) -> Result<Self, GraphError> {
+        if let Some(vertices) = config.vertices.filter(|vertices| *vertices > MOST) {
+            return Err(GraphError::Invalid { message: format!("{vertices} vertices are more than 2^48") });
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let partial = path.with_file_name(format!(".{name}.partial"));
         let options = OpenOptions::new().write(true).create(true).truncate(false).clone();
@@ -71,7 +75,7 @@ impl EdgeWriter {
         let limit = match (config.vertices, config.width) {
             (Some(vertices), _) => vertices,
             (None, IdWidth::Four) => 1 << 32,
-            (None, IdWidth::Eight) => u64::MAX,
+            (None, IdWidth::Eight) => MOST,
         };
         let layout = EdgesHeader {
             vertices: 0,
