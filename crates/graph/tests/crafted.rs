@@ -391,9 +391,9 @@ fn last_run(g: &Crafted) -> u64 {
 }
 
 const RUNS: [Case; 11] = [
-    case("no list of vertex 0", |g| change_index(g, [0, 0], |_| 1), "begins at vertex 1"),
+    case("no list of vertex 0", |g| change_index(g, [0, 0], |_| 1), "index at offset"),
     case("runs that do not ascend", |g| change_index(g, [2, 0], |_| 1), "begins at vertex 1 behind"),
-    case("a run beyond all lists", |g| change_index(g, [last_run(g), 0], |_| u64::MAX), "index at offset"),
+    case("a run beyond all lists", |g| change_index(g, [last_run(g), 0], |_| 1 << 62), "index at offset"),
     case(
         "a run behind the last list",
         |g| {
@@ -543,10 +543,44 @@ fn a_search_by_sorting_of_edges_in_one_direction_ends() {
     for order in [Order::Degree, Order::Given] {
         let good = Crafted::of(&ring, order, 0);
         place.check(&case, &good, &["semi", "many"], &[]);
-        for reader in those(&["mr", "mm"]) {
-            let error = place.answer(&case.of(&good), reader).expect_err(reader.0).to_string();
-            assert!(error.contains(case.words), "{}: {error}", reader.0);
+        expect_corrupt(&case, &good, &["mr", "mm"]);
+    }
+}
+
+/// The clusters of such a graph can be grown, where a master lies opposite to the source: it is the search that never ends.
+#[test]
+fn a_search_by_clusters_of_edges_in_one_direction_ends() {
+    let _alone = ALONE.lock();
+    // Vertex 49 is a master; the two between it and the source are none.
+    let pairs = vec![(5, 0), (0, 49), (49, 1), (1, 5)];
+    let ring = Edges { name: "ring", n: 4096, directed: true, pairs };
+    let case = case("edges in one direction", |g| g.bytes[12] &= !1, "in the list of one end only");
+    expect_corrupt(&case, &Crafted::of(&ring, Order::Given, 0), &["mm"]);
+}
+
+/// A second run where all lists have one length, behind the last of them.
+#[test]
+fn a_run_without_a_list_is_corrupt() {
+    let _alone = ALONE.lock();
+    let pairs = (0..128).map(|v| (v, (v + 1) % 128)).collect();
+    let ring = Edges { name: "ring", n: 128, directed: false, pairs };
+    let change = |g: &mut Crafted| {
+        let (first, end) = (g.at(SectionKind::Index, 0, 24), g.section(SectionKind::Adjacency).length);
+        for (place, value) in [g.header.listed, 1, end].into_iter().enumerate() {
+            g.put(first + 24 + 8 * place, value);
         }
+        g.put(entry(SectionKind::Index) + 8, 48);
+    };
+    let case = case("a run without a list", change, "vertex 128 has no list");
+    expect_corrupt(&case, &Crafted::of(&ring, Order::Degree, 0), &of_lists());
+}
+
+/// Readers call the changed graph corrupt.
+fn expect_corrupt(case: &Case, good: &Crafted, readers: &[&str]) {
+    let place = Place::new();
+    for reader in those(readers) {
+        let error = place.answer(&case.of(good), reader).expect_err(reader.0).to_string();
+        assert!(error.contains(case.words), "{}: {error}", reader.0);
     }
 }
 

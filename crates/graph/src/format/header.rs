@@ -299,7 +299,7 @@ impl Header {
         Ok(())
     }
 
-    /// No two sections share a byte, and each lies on pages that have checksums; the place in the page and the overlap otherwise.
+    /// No two sections share a byte, nor one of the first page; the place in the page and the overlap otherwise.
     fn check_places(&self) -> Result<(), (usize, String)> {
         let mut kinds = SectionKind::ALL.map(|kind| (self.section(kind), kind));
         kinds.sort_unstable_by_key(|(section, kind)| (section.offset, *kind as u32));
@@ -309,10 +309,6 @@ impl Header {
                 return Err((entry_at(kind), format!("the {} lie on other bytes of the file", kind.word())));
             }
             behind = section.padded_end();
-        }
-        let sums = self.section(SectionKind::Sums);
-        if behind > sums.padded_end() {
-            return Err((entry_at(SectionKind::Sums), "a section lies behind the checksums".to_owned()));
         }
         Ok(())
     }

@@ -66,7 +66,6 @@ impl<'a> Walk<'a> {
     fn run(&mut self, run: Run) -> Result<(), String> {
         let first = run.first;
         match self.open {
-            None if first != 0 => return Err(format!("its first run begins at vertex {first}")),
             Some(open) if first <= open.first => {
                 return Err(format!("a run begins at vertex {first} behind one at {}", open.first));
             }
