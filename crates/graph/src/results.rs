@@ -19,6 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::format::{PAGE_BYTES, PageSums, Place, Stream, write_sums};
+use crate::vertex::MOST_COUNT;
 use crate::{GraphError, IdWidth, VertexId};
 
 pub use self::table::{TableWriter, is_results_table};
@@ -82,16 +83,18 @@ impl ResultsHeader {
         }
         let width = IdWidth::from_bytes(word(12).into());
         let (found, stored) = (crc32c::crc32c(&page[..SUMMED_BYTES]), word(SUMMED_BYTES));
+        let corrupt = |detail| {
+            let (path, what) = (path.to_owned(), "header".to_owned());
+            Err(GraphError::Corrupt { path, what, offset: 0, detail })
+        };
         let (true, Some(width)) = (found == stored, width) else {
-            return Err(GraphError::Corrupt {
-                path: path.to_owned(),
-                what: "header".to_owned(),
-                offset: 0,
-                detail: format!("its checksum is {found:08x}, {stored:08x} was stored"),
-            });
+            return corrupt(format!("its checksum is {found:08x}, {stored:08x} was stored"));
         };
         let header =
             Self { vertices: long(32), source: long(40), reached: long(48), levels: word(16), width };
+        if header.vertices > MOST_COUNT {
+            return corrupt(format!("{} vertices, more than any drive holds", header.vertices));
+        }
         Ok((header, word(20)))
     }
 

@@ -3,6 +3,9 @@
 /// The number of a vertex, from 0 on.
 pub type VertexId = u64;
 
+/// The most vertices, and the most edges of a list: no drive holds as many, and what is computed of them does not overflow.
+pub(crate) const MOST_COUNT: u64 = 1 << 48;
+
 /// Bytes that a vertex takes in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IdWidth {

@@ -217,4 +217,12 @@ fn damaged_results_are_named() {
     file.set_len(length - 1).expect("truncates");
     let error = Results::open(&out).expect_err("is short");
     assert!(error.to_string().contains("is truncated"), "{error}");
+    // Vertices whose bytes do not fit into 64 bits, with a checksum that fits.
+    let mut crafted = std::fs::read(&out).expect("reads");
+    crafted[32..40].copy_from_slice(&(1_u64 << 62).to_le_bytes());
+    let sum = crc32c::crc32c(&crafted[..4092]);
+    crafted[4092..4096].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(&out, &crafted).expect("writes");
+    let error = Results::open(&out).expect_err("too many").to_string();
+    assert!(error.ends_with("4611686018427387904 vertices, more than any drive holds"), "{error}");
 }

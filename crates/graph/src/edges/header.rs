@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::blocks::BlockLayout;
+use crate::vertex::MOST_COUNT;
 use crate::{GraphError, IdWidth};
 
 /// The version that is written.
@@ -11,8 +12,6 @@ pub const EDGES_VERSION: u32 = 1;
 pub(super) const HEADER_BYTES: usize = 4096;
 /// Size of a block.
 pub(super) const BLOCK_BYTES: u32 = 1 << 20;
-/// The most vertices, and the most edges: no drive holds as many, and what is computed of them does not overflow.
-pub(super) const MOST: u64 = 1 << 48;
 /// The first bytes of an edge list.
 pub(super) const MAGIC: [u8; 8] = *b"FWEDGES\n";
 const CHECKSUM_AT: usize = HEADER_BYTES - 4;
@@ -116,7 +115,7 @@ impl EdgesHeader {
             return Err(corrupt(format!("{vertices} vertices of 4 bytes")));
         }
         let edges = large(32);
-        if vertices.max(edges) > MOST {
+        if vertices.max(edges) > MOST_COUNT {
             return Err(corrupt(format!("{vertices} vertices and {edges} edges, more than any drive holds")));
         }
         let origin = String::from_utf8(bytes[ORIGIN_AT..ORIGIN_AT + length].to_vec())

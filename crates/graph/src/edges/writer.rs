@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use storage::locks::{self, Attempt};
 
-use super::header::{BLOCK_BYTES, EdgesHeader, MOST};
+use super::header::{BLOCK_BYTES, EdgesHeader};
 use crate::blocks::{self, BlockLayout, BlockSink};
+use crate::vertex::MOST_COUNT;
 use crate::{GraphError, IdWidth, VertexId};
 
 /// Blocks that are being filled and written at once.
@@ -55,7 +56,7 @@ impl EdgeWriter {
     /// Of making the file; [`GraphError::Busy`] if another process writes the same list; [`GraphError::Invalid`] for more than 2^48
     /// vertices.
     pub fn create(path: &Path, config: EdgesConfig) -> Result<Self, GraphError> {
-        if let Some(vertices) = config.vertices.filter(|vertices| *vertices > MOST) {
+        if let Some(vertices) = config.vertices.filter(|vertices| *vertices > MOST_COUNT) {
             return Err(GraphError::Invalid { message: format!("{vertices} vertices are more than 2^48") });
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -75,7 +76,7 @@ impl EdgeWriter {
         let limit = match (config.vertices, config.width) {
             (Some(vertices), _) => vertices,
             (None, IdWidth::Four) => 1 << 32,
-            (None, IdWidth::Eight) => MOST,
+            (None, IdWidth::Eight) => MOST_COUNT,
         };
         let layout = EdgesHeader {
             vertices: 0,
