@@ -66,7 +66,7 @@ impl Arcs {
     pub fn choose(list: &EdgeList, directed: bool, options: &BuildOptions) -> Result<Self, GraphError> {
         let header = list.header();
         let most = if options.keep_duplicates { 2 * header.edges } else { header.vertices };
-        let is_counted = most < 1 << 32 && 4 * header.vertices <= (options.memory - FIXED_BYTES) / 4;
+        let is_counted = most < 1 << 32 && 4 * header.vertices <= (options.memory - FIXED_BYTES) / 2;
         Ok(match options.order {
             _ if directed => Self::Directed,
             Some(Order::Degree) if is_counted => Self::Once,

@@ -218,11 +218,11 @@ fn an_edge_is_sorted_once_where_that_is_enough() {
     assert_eq!(arcs_of(GraphKind::Kronecker, false, options(Order::Given)), Arcs::Both);
     assert_eq!(arcs_of(GraphKind::Grid, false, options(Order::Degree)), Arcs::Once);
     assert_eq!(arcs_of(GraphKind::Grid, false, any.clone()), Arcs::Both);
-    // A quarter of what the sorts have, 4 bytes a vertex.
-    let tight = BuildOptions { memory: FIXED_BYTES + (4 << 18) - 4, ..any };
+    // Half of what the sorts have, 4 bytes a vertex.
+    let tight = BuildOptions { memory: FIXED_BYTES + (2 << 18) - 2, ..any };
     let list = write_list(&el, IdWidth::Four, 1 << 16, false, &[(0, 1 << 15)]);
     assert_eq!(Arcs::choose(&list, false, &tight).expect("reads"), Arcs::Both);
-    let roomy = BuildOptions { memory: tight.memory + 4, ..tight };
+    let roomy = BuildOptions { memory: tight.memory + 2, ..tight };
     assert_eq!(Arcs::choose(&list, false, &roomy).expect("reads"), Arcs::Once);
 }
 
