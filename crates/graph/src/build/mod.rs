@@ -3,7 +3,7 @@
 //! 1. **Arcs.** Each edge becomes one arc, or two if it has no direction. They are sorted by source and target
 //!    ([`external::Sorter`]), duplicates are dropped, and the result is an edge list `arcs.el` in the work directory
 //!    `NAME.build` beside the graph, with the degree of each vertex in `degrees.el`. For degree order one arc an edge is enough
-//!    here, and step 3 makes the other ([`arcs::Arcs`]).
+//!    here, and step 3 makes the other (`arcs`).
 //! 2. **Numbers.** In degree order a vertex's number follows from `degrees.el` and a count of the vertices of each degree
 //!    (`numbers`); vertices of equal degree keep the order of the input.
 //! 3. **Lists.** In degree order both ends of each arc are renumbered and the arcs sorted again; their merge goes to the
