@@ -43,11 +43,11 @@ fn changes(to: To, file: &Path, aside: &Path) -> Vec<Change> {
     let other = || PathText(aside.join("other"));
     match to {
         To::Rewritten => {
-            vec![Change::Write { path: path(), offset: 0, bytes: NEW.to_vec(), keep_times: true }]
+            vec![Change::Write { path: path(), offset: 0, content: NEW.into(), keep_times: true }]
         }
         To::Truncated => vec![Change::Truncate { path: path(), bytes: size / 2 }],
         To::Grown => {
-            vec![Change::Write { path: path(), offset: size, bytes: NEW.to_vec(), keep_times: false }]
+            vec![Change::Write { path: path(), offset: size, content: NEW.into(), keep_times: false }]
         }
         To::Removed => vec![Change::Remove { path: path() }],
         To::Linked => vec![
@@ -57,7 +57,10 @@ fn changes(to: To, file: &Path, aside: &Path) -> Vec<Change> {
         To::Replaced => {
             let mut bytes = vec![0xdd; size as usize];
             bytes[..NEW.len()].copy_from_slice(&NEW);
-            vec![Change::Create { path: other(), bytes }, Change::Rename { from: other(), to: path() }]
+            vec![
+                Change::Create { path: other(), content: bytes.into() },
+                Change::Rename { from: other(), to: path() },
+            ]
         }
     }
 }
@@ -236,7 +239,7 @@ fn a_source_that_never_stays_the_same_is_not_published_and_the_path_is_named() {
         let often =
             Strike { call: Some("Journal".to_owned()), after: 0, times: u64::MAX >> 1, hit: Hit::Meanwhile };
         let change =
-            Change::Write { path: path.as_path().into(), offset: 0, bytes: NEW.to_vec(), keep_times: true };
+            Change::Write { path: path.as_path().into(), offset: 0, content: NEW.into(), keep_times: true };
         let report = run(&Order::to(&world.state, &world.spec).strike([often]).meanwhile([change])).told();
         let job = report.job();
         assert_eq!(job.state, State::Failed, "{scenario:?}: {job:?}");
@@ -339,7 +342,7 @@ fn a_destination_that_somebody_makes_meanwhile_is_never_written_over() {
             let done = format!("the name taken before call {n}, {}", calls[n as usize]);
             let theirs = world.destination.join("theirs");
             let make = if scenario == Scenario::Small {
-                Change::Create { path: world.destination.as_path().into(), bytes: b"theirs".to_vec() }
+                Change::Create { path: world.destination.as_path().into(), content: b"theirs".into() }
             } else {
                 Change::Rename {
                     from: world.slow().join("ckpt-6").as_path().into(),
@@ -426,7 +429,7 @@ fn a_name_that_is_taken_between_the_calls_of_its_publication_stays_with_who_took
                 let theirs = if scenario == Scenario::Small && !into_claim {
                     vec![
                         Change::Absent { path: path() },
-                        Change::Create { path: path(), bytes: b"theirs".to_vec() },
+                        Change::Create { path: path(), content: b"theirs".into() },
                     ]
                 } else if scenario == Scenario::Checkpoint && !into_claim {
                     let from = world.slow().join("ckpt-6").as_path().into();
@@ -434,7 +437,7 @@ fn a_name_that_is_taken_between_the_calls_of_its_publication_stays_with_who_took
                 } else {
                     // What the name is claimed with is a directory, into which anybody may write who may write there.
                     let path = world.destination.join("rank-0").as_path().into();
-                    vec![Change::Create { path, bytes: b"the one before".to_vec() }]
+                    vec![Change::Create { path, content: b"the one before".into() }]
                 };
                 let done = format!("{scenario:?}: the name taken before {name} {nth}, {theirs:?}");
                 let order = Order::to(&world.state, &world.spec)

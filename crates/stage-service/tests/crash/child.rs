@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -14,8 +14,10 @@ use stage::fault::{self, Call, Effect, Fault, Meanwhile, Plan, Safeguard};
 use stage::{JobSpec, JobStatus, Level, State};
 use stage_service::{Mover, MoverConfig};
 
+use crate::device;
+
 #[path = "child/change.rs"]
-mod change;
+pub mod change;
 
 pub use change::Change;
 
@@ -307,11 +309,19 @@ pub fn run_as(order: &Order, uid: u32, gid: u32) -> std::io::Result<Ended> {
     if fs::hard_link(&this, &binary).is_err() {
         fs::copy(&this, &binary)?;
     }
-    let mut command = command_of(&binary, order);
-    command.uid(uid).gid(gid);
-    command.current_dir("/");
-    Command::new(&binary).arg("--list").stdout(Stdio::null()).uid(uid).gid(gid).status()?;
-    Ok(finish(command, order))
+    // Another user's rights by a program: the standard library would fork this process, whose drives are gigabytes of memory.
+    let with_rights_of = |command: &Command| {
+        let mut other = device::tool("setpriv");
+        other.args([format!("--reuid={uid}"), format!("--regid={gid}"), "--clear-groups".to_owned()]);
+        other.arg(command.get_program()).args(command.get_args()).current_dir("/");
+        other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+        other
+    };
+    let listed = with_rights_of(Command::new(&binary).arg("--list")).stdout(Stdio::null()).status()?;
+    if !listed.success() {
+        return Err(std::io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(finish(with_rights_of(&command_of(&binary, order)), order))
 }
 
 fn finish(mut command: Command, order: &Order) -> Ended {

@@ -111,7 +111,7 @@ fn where_there_are_no_links_a_file_is_renamed_to_a_name_that_is_free() {
         let no_link = Strike::nth_of(Call::Linkat, 0, Hit::Errno(errno.raw_os_error()));
         let take = |world: &World| Change::Create {
             path: world.destination.as_path().into(),
-            bytes: b"of another program".to_vec(),
+            content: b"of another program".into(),
         };
 
         let mut world = World::new(Scenario::Small, Verb::Move);

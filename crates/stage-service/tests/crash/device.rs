@@ -134,7 +134,7 @@ fn found(program: &str) -> Option<PathBuf> {
 
 /// A program to run, by its path: a name that is looked for in a PATH of its own takes a fork of this process, whose drives
 /// are gigabytes of memory.
-fn tool(program: &str) -> Command {
+pub fn tool(program: &str) -> Command {
     Command::new(found(program).unwrap_or_else(|| panic!("{program} is not installed")))
 }
 

@@ -288,7 +288,7 @@ fn a_copy_whose_directory_was_renamed_meanwhile_is_not_called_durable() {
         Change::Plant {
             made: PathText(world.slow().join("new")),
             to: PathText(place),
-            bytes: b"new".to_vec(),
+            content: b"new".into(),
         },
     ];
     let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);

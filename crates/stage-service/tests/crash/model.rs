@@ -222,7 +222,7 @@ impl World {
 
     /// Every other time the stranger takes the names of the parts that a killed mover has left.
     fn swap_what_is_left(&mut self) {
-        let swap = Change::SwapPart { directory: PathText(self.slow.clone()), bytes: STRANGER.to_vec() };
+        let swap = Change::SwapPart { directory: PathText(self.slow.clone()), content: STRANGER.into() };
         if self.random.below(2) == 0 && swap.make().is_ok() {
             self.planted += 1;
             self.log.push(format!("  done: {:?}", summary(&[swap])));

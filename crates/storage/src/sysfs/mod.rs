@@ -19,7 +19,7 @@ mod stack;
 
 use std::fmt;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -128,15 +128,22 @@ impl Sysfs {
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
             return None;
         }
-        let link = self.at_root("/sys/class/block").join(name);
-        fs::canonicalize(link).or_else(|_| fs::canonicalize(self.at_root("/sys/block").join(name))).ok()
+        let class = self.at_root("/sys/class/block");
+        let link = class.join(name);
+        // The kernel's links lead through no other links, so one call reads the way. This is asked often.
+        let target = fs::read_link(&link).ok().filter(|target| target.is_relative());
+        let read = target.map(|target| joined(class, &target)).filter(|directory| directory.exists());
+        let resolved =
+            || fs::canonicalize(&link).or_else(|_| fs::canonicalize(self.at_root("/sys/block").join(name)));
+        read.or_else(|| resolved().ok())
     }
 
     /// The kernel name of a block device or partition.
     #[must_use]
     pub fn name(&self, number: DeviceNumber) -> Option<String> {
+        // The link's last name is the device's. Resolving it would ask for each directory on its way, and this is asked often.
         let link = self.at_root("/sys/dev/block").join(number.to_string());
-        file_name(&fs::canonicalize(link).ok()?)
+        file_name(&fs::read_link(link).ok()?)
     }
 
     /// The kernel name of the disk that a partition is part of; a disk's own.
@@ -219,6 +226,18 @@ fn natural(name: &str) -> Vec<(String, u64)> {
         rest = after;
     }
     parts
+}
+
+/// Where a relative path leads from a directory, if neither has links.
+fn joined(mut from: PathBuf, path: &Path) -> PathBuf {
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(from.pop()),
+            Component::Normal(name) => from.push(name),
+            _ => {}
+        }
+    }
+    from
 }
 
 /// The last part of a path as text.

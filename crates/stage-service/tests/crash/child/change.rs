@@ -8,11 +8,39 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+/// What is written to a file: a text over and over again, because an order that spells out megabytes takes long to read.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Content {
+    text: Vec<u8>,
+    /// Bytes in all.
+    length: usize,
+}
+
+impl Content {
+    pub fn repeated(text: impl Into<Vec<u8>>, length: usize) -> Self {
+        Self { text: text.into(), length }
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = self.text.repeat(self.length.div_ceil(self.text.len().max(1)));
+        bytes.truncate(self.length);
+        bytes
+    }
+}
+
+impl<T: Into<Vec<u8>>> From<T> for Content {
+    fn from(text: T) -> Self {
+        let text = text.into();
+        let length = text.len();
+        Self::repeated(text, length)
+    }
+}
+
 /// What somebody else does to the files between two calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Change {
     /// Bytes are written over what is there; time of modification is set back to what it was where asked.
-    Write { path: stage::names::PathText, offset: u64, bytes: Vec<u8>, keep_times: bool },
+    Write { path: stage::names::PathText, offset: u64, content: Content, keep_times: bool },
     /// The length is set.
     Truncate { path: stage::names::PathText, bytes: u64 },
     /// A file goes.
@@ -24,7 +52,7 @@ pub enum Change {
     /// A symbolic link is made.
     Symlink { path: stage::names::PathText, target: stage::names::PathText },
     /// A new file is made.
-    Create { path: stage::names::PathText, bytes: Vec<u8> },
+    Create { path: stage::names::PathText, content: Content },
     /// Another program makes this file, which is waited for.
     Await { path: stage::names::PathText },
     /// Mode and time of modification are set.
@@ -33,9 +61,9 @@ pub enum Change {
     Absent { path: stage::names::PathText },
     /// Parts in a directory are renamed away, and a directory with a file of these bytes has the name of each. Where there
     /// is none, the changes end here.
-    SwapPart { directory: stage::names::PathText, bytes: Vec<u8> },
+    SwapPart { directory: stage::names::PathText, content: Content },
     /// A directory with a file of these bytes is made and then renamed to a name.
-    Plant { made: stage::names::PathText, to: stage::names::PathText, bytes: Vec<u8> },
+    Plant { made: stage::names::PathText, to: stage::names::PathText, content: Content },
     /// A file is made and synced by itself.
     Sync { path: stage::names::PathText },
     /// A bit changes in the file of this name below, or in the only file where the name is empty; a link leads elsewhere.
@@ -47,10 +75,10 @@ pub enum Change {
 impl Change {
     pub fn make(&self) -> std::io::Result<()> {
         match self {
-            Self::Write { path, offset, bytes, keep_times } => {
+            Self::Write { path, offset, content, keep_times } => {
                 let file = File::options().write(true).open(&path.0)?;
                 let before = file.metadata()?;
-                file.write_all_at(bytes, *offset)?;
+                file.write_all_at(&content.bytes(), *offset)?;
                 if *keep_times {
                     file.set_modified(before.modified()?)?;
                 }
@@ -61,7 +89,7 @@ impl Change {
             Self::RemoveAll { path } => fs::remove_dir_all(&path.0),
             Self::Rename { from, to } => fs::rename(&from.0, &to.0),
             Self::Symlink { path, target } => std::os::unix::fs::symlink(&target.0, &path.0),
-            Self::Create { path, bytes } => fs::write(&path.0, bytes),
+            Self::Create { path, content } => fs::write(&path.0, content.bytes()),
             Self::Await { path } => {
                 let until = Instant::now() + Duration::from_secs(20);
                 while !path.0.exists() {
@@ -81,14 +109,14 @@ impl Change {
                 Err(std::io::ErrorKind::AlreadyExists.into())
             }
             Self::Absent { .. } => Ok(()),
-            Self::SwapPart { directory, bytes } => swap_part(&directory.0, bytes),
-            Self::Plant { made, to, bytes } => {
+            Self::SwapPart { directory, content } => swap_part(&directory.0, &content.bytes()),
+            Self::Plant { made, to, content } => {
                 fs::create_dir(&made.0)?;
-                fs::write(made.0.join("planted"), bytes)?;
+                fs::write(made.0.join("planted"), content.bytes())?;
                 fs::rename(&made.0, &to.0).or_else(|_| {
                     // Another file system.
                     fs::create_dir(&to.0)?;
-                    fs::write(to.0.join("planted"), bytes)
+                    fs::write(to.0.join("planted"), content.bytes())
                 })
             }
             Self::Sync { path } => {

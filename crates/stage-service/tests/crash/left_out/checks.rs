@@ -170,8 +170,12 @@ fn written_to(left: &Mutant, scenario: Scenario) -> Vec<String> {
     } else {
         world.destination.join("rank-1")
     };
-    let write =
-        Change::Write { path: PathText(path.clone()), offset: 0, bytes: vec![0xee; 4096], keep_times: true };
+    let write = Change::Write {
+        path: PathText(path.clone()),
+        offset: 0,
+        content: vec![0xee; 4096].into(),
+        keep_times: true,
+    };
     let strike = Strike::nth_of(Call::Journal, recorded, Hit::Meanwhile);
     let report = run(&order(&world, left).strike([strike]).meanwhile([write])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None), "{:?}", report.calls);
@@ -247,7 +251,7 @@ pub fn replaced_after_rename(left: &Mutant) -> Vec<String> {
 pub fn replaced_at(left: &Mutant, call: Call, n: u64) -> (World, State) {
     let mut world = World::new(Scenario::Checkpoint, Verb::Copy);
     world.spec.options.latest = false;
-    let replace = Change::SwapPart { directory: world.slow().into(), bytes: b"of another program".to_vec() };
+    let replace = Change::SwapPart { directory: world.slow().into(), content: b"of another program".into() };
     let strike = Strike::nth_of(call, n, Hit::Meanwhile);
     let report = run(&order(&world, left).strike([strike]).meanwhile([replace])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None));
@@ -276,7 +280,7 @@ pub fn unclaimed(left: &Mutant) -> Vec<String> {
 pub fn name_taken(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Small, Verb::Copy);
     let theirs =
-        Change::Create { path: world.destination.as_path().into(), bytes: b"of another program".to_vec() };
+        Change::Create { path: world.destination.as_path().into(), content: b"of another program".into() };
     let strike = Strike::nth_of(Call::Linkat, 0, Hit::Meanwhile);
     let mut order = order(&world, left).strike([strike]).meanwhile([theirs]);
     order.lacks_noreplace = true;
@@ -332,7 +336,7 @@ pub fn changed_after_copy(left: &Mutant) -> Vec<String> {
     let write = Change::Write {
         path: PathText(world.source.join("rank-1")),
         offset: 0,
-        bytes: vec![0xee; 4096],
+        content: vec![0xee; 4096].into(),
         keep_times: true,
     };
     let strike = Strike::nth_of(Call::Syncfs, 1, Hit::Meanwhile);
@@ -375,7 +379,12 @@ pub fn copy_gone(left: &Mutant) -> Vec<String> {
 pub fn changed_after_rename(left: &Mutant) -> Vec<String> {
     let world = World::new(Scenario::Small, Verb::Move);
     let bytes = vec![0xee; 4096];
-    let write = Change::Write { path: PathText(world.source.clone()), offset: 0, bytes, keep_times: true };
+    let write = Change::Write {
+        path: PathText(world.source.clone()),
+        offset: 0,
+        content: bytes.into(),
+        keep_times: true,
+    };
     let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
     run(&order(&world, left).strike([strike]).meanwhile([write]));
     let kept = fs::read(&world.source).is_ok_and(|bytes| bytes[..4096] == [0xee; 4096]);
@@ -389,7 +398,7 @@ pub fn semaphore_replaced(left: &Mutant) -> Vec<String> {
     let order = order(&world, left);
     let (path, made) = (world.slow().join("semaphores/ckpt-7.done"), world.slow().join("semaphores/made"));
     let changes = [
-        Change::Create { path: PathText(made.clone()), bytes: b"another\n".to_vec() },
+        Change::Create { path: PathText(made.clone()), content: b"another\n".into() },
         Change::Rename { from: PathText(made), to: PathText(path.clone()) },
     ];
     let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
@@ -407,7 +416,7 @@ pub fn evicted_changed(left: &Mutant) -> Vec<String> {
     world.spec.options.keep_fast = Some(0);
     world.spec.options.latest = false;
     // The first rename gives the copy its name, the second takes the fast copy's.
-    let change = Change::Create { path: PathText(world.source.join("another")), bytes: b"new".to_vec() };
+    let change = Change::Create { path: PathText(world.source.join("another")), content: b"new".into() };
     let strike = Strike::nth_of(Call::Renameat, 1, Hit::Meanwhile);
     let report = run(&order(&world, left).strike([strike]).meanwhile([change])).told();
     assert_eq!((report.fired, &report.change_failed), (1, &None));
@@ -455,8 +464,10 @@ open(done, 'w').close()
     let mut program = program.args(["-c", PROGRAM]).args([&path, &ready, &go, &done]).spawn().unwrap();
     Change::Await { path: PathText(ready) }.make().expect("python3 maps the file");
     let stored = fs::read(&path).unwrap();
-    let changes =
-        [Change::Create { path: PathText(go), bytes: Vec::new() }, Change::Await { path: PathText(done) }];
+    let changes = [
+        Change::Create { path: PathText(go), content: Vec::new().into() },
+        Change::Await { path: PathText(done) },
+    ];
     let strike = Strike::nth_of(Call::Renameat, 0, Hit::Meanwhile);
     let report = run(&order(&world, left).strike([strike]).meanwhile(changes)).told();
     program.wait().unwrap();

@@ -372,7 +372,7 @@ fn evicting_after_commit() -> Ready {
 fn giving_back() -> Ready {
     let mut ready = evicting_after_commit().asked(|world| world.spec.options.latest = false);
     let path = PathText(ready.world.source.join("another"));
-    ready.order.changes.push(Change::Create { path, bytes: b"new".to_vec() });
+    ready.order.changes.push(Change::Create { path, content: b"new".into() });
     ready.order.strikes.push(Strike::nth_of(Call::Renameat, 1, Hit::Meanwhile));
     ready
 }

@@ -9,6 +9,7 @@ use stage::names::PathText;
 
 use super::World;
 use crate::child::Change;
+use crate::child::change::Content;
 
 /// What a planted file holds.
 pub const STRANGER: &[u8] = b"a stranger's";
@@ -56,13 +57,11 @@ impl Application {
     }
 
     /// The bytes of a file. Its size goes by the path alone, so that versions differ in nothing but bytes and times.
-    pub fn bytes(&self, path: &str, version: u64) -> Vec<u8> {
+    pub fn content(&self, path: &str, version: u64) -> Content {
         let line = format!("{} {path} {version:06}\n", self.name);
         let size = 1000 + path.bytes().fold(0_usize, |sum, byte| (sum * 31 + usize::from(byte)) % 70_000);
         let size = if path.ends_with("large") { (4 << 20) + size } else { size };
-        let mut bytes = line.repeat(size.div_ceil(line.len())).into_bytes();
-        bytes.truncate(size);
-        bytes
+        Content::repeated(line, size)
     }
 
     /// Where the symbolic link leads: nowhere.
@@ -78,7 +77,7 @@ impl Application {
         }
         let File { mode, time, .. } = File::made(path, version);
         vec![
-            Change::Create { path: aside.clone(), bytes: self.bytes(path, version) },
+            Change::Create { path: aside.clone(), content: self.content(path, version) },
             Change::Finish { path: aside.clone(), mode, seconds: time },
         ]
     }
@@ -161,9 +160,9 @@ impl World {
                 let before = state[&path];
                 let time = if kind == 0 { before.time } else { time_of(version) };
                 after.insert(path.clone(), File { version, time, ..before });
-                let bytes = application.bytes(&path, version);
+                let content = application.content(&path, version);
                 vec![
-                    Change::Write { path: at(&path), offset: 0, bytes, keep_times: true },
+                    Change::Write { path: at(&path), offset: 0, content, keep_times: true },
                     Change::Finish { path: at(&path), mode: before.mode, seconds: time },
                 ]
             }
@@ -198,7 +197,7 @@ impl World {
             }
             (7 | 8, _) => {
                 plants = true;
-                vec![Change::SwapPart { directory: PathText(self.slow.clone()), bytes: STRANGER.to_vec() }]
+                vec![Change::SwapPart { directory: PathText(self.slow.clone()), content: STRANGER.into() }]
             }
             _ => {
                 plants = true;
@@ -208,7 +207,7 @@ impl World {
                     Change::Plant {
                         made: PathText(theirs),
                         to: PathText(self.destination.clone()),
-                        bytes: STRANGER.to_vec(),
+                        content: STRANGER.into(),
                     },
                 ]
             }
@@ -224,7 +223,7 @@ impl World {
             changes.extend(deed.changes.iter().cloned());
             changes.push(Change::Create {
                 path: PathText(self.fast.join(format!("marks/{}", self.marks))),
-                bytes: Vec::new(),
+                content: Vec::new().into(),
             });
             self.marks += 1;
         }

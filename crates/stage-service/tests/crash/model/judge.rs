@@ -85,7 +85,7 @@ impl World {
         let version = version_of(&line);
         let file = File { version, mode: metadata.mode() & 0o7777, time: metadata.mtime() };
         let who = self.applications.iter().find(|application| {
-            line.starts_with(application.name) && application.bytes(name, version) == bytes
+            line.starts_with(application.name) && application.content(name, version).bytes() == bytes
         });
         (who.map_or('?', |application| application.name), file)
     }
