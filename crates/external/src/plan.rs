@@ -16,6 +16,8 @@ const WRITE_BUFFERS: u64 = 8;
 const AHEAD: u64 = 64;
 /// Longest batch of a merge, bytes: a batch and its scratch stay in the second-level cache.
 const LARGEST_BATCH: u64 = 1 << 20;
+/// Blocks of the shortest chunk that a thread is worth: each run ends with a block that is not full.
+const LEAST_CHUNK: u64 = 4;
 /// The fewest runs that a merge can take at a time.
 const MIN_FAN_IN: u64 = 4;
 
@@ -40,10 +42,14 @@ impl Plan {
     /// Divides `memory` bytes for records of `record` bytes in blocks of `block`.
     pub fn new(memory: u64, threads: usize, record: usize, block: usize) -> Result<Self, ExternalError> {
         let (record, block) = (record as u64, block as u64);
-        let mut threads = threads.max(1) as u64;
         let budget = memory - memory / TABLE_SHARE;
-        // Fewer threads where each would get too little.
-        while threads > 1 && budget / block < Self::least_blocks(threads) * 2 {
+        // Fewer threads where each would get too little. A thread takes more than a block in any case.
+        let mut threads = (threads.max(1) as u64).min((budget / block).max(1));
+        let chunk_bytes = |threads: u64| budget.saturating_sub(threads * 2 * block) / (2 * threads + 2);
+        while threads > 1
+            && (budget / block < Self::least_blocks(threads) * 2
+                || chunk_bytes(threads) < LEAST_CHUNK * block)
+        {
             threads -= 1;
         }
         if budget / block < Self::least_blocks(threads) {
@@ -90,7 +96,7 @@ mod tests {
     #[test]
     fn no_phase_takes_more_than_the_budget() {
         for memory in [1 << 20, 3 << 20, 64 << 20, 5 << 30_u64] {
-            for threads in [1, 2, 7, 64] {
+            for threads in [1, 2, 7, 64, 256, usize::MAX] {
                 for (record, block) in [(8, 4096), (16, 32 << 10), (24, 64 << 10), (4, 16 << 10)] {
                     let Ok(plan) = Plan::new(memory, threads, record, block) else { continue };
                     let t = plan.threads as u64;
@@ -102,6 +108,9 @@ mod tests {
                     assert!(forming.max(merging) <= memory, "{memory} {plan:?}");
                     assert!(plan.fan_in() >= MIN_FAN_IN as usize && plan.ahead >= 2, "{memory} {plan:?}");
                     assert!(plan.chunk > 0 && plan.batch > 0 && plan.write_buffers >= 2);
+                    // Or scratch space is mostly blocks that are not full.
+                    let is_long = plan.chunk as u64 * record >= LEAST_CHUNK * block / 2;
+                    assert!(is_long || t == 1, "{memory} {plan:?}");
                 }
             }
         }

@@ -10,10 +10,9 @@
 //! All blocks of a file have one size, a multiple of 4096, so that the place of each is known and direct I/O is possible.
 //! The last block of an edge list is cut to whole multiples of 4096. A block is verified before its pairs are used.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,15 +131,12 @@ impl Pairs<'_> {
     }
 }
 
-/// Opens a file with direct I/O where its file system has it; the file, and what requests must be multiples of.
-pub(crate) fn open_direct(options: &OpenOptions, path: &Path) -> io::Result<(File, u32)> {
-    let flags = |direct: i32| rustix::fs::OFlags::NOFOLLOW.bits() as i32 | direct;
-    let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
-    match options.clone().custom_flags(flags(direct)).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            options.clone().custom_flags(flags(0)).open(path).map(|file| (file, 1))
-        }
-        opened => opened.map(|file| (file, ALIGNMENT as u32)),
+/// Asks for direct I/O on an open file; what requests must be multiples of, 1 where its file system has none.
+pub(crate) fn make_direct(file: &File) -> u32 {
+    let flags = rustix::fs::fcntl_getfl(file);
+    match flags.and_then(|flags| rustix::fs::fcntl_setfl(file, flags | rustix::fs::OFlags::DIRECT)) {
+        Ok(()) => ALIGNMENT as u32,
+        Err(_) => 1,
     }
 }
 
@@ -161,6 +157,8 @@ pub struct BlockScan {
     layout: BlockLayout,
     alignment: u32,
     file_bytes: u64,
+    /// Pairs of all blocks of the file: each but the last is full.
+    pairs: u64,
     /// The block that comes next, the one that is asked for next, and the end.
     next: u64,
     asked: u64,
@@ -170,7 +168,7 @@ pub struct BlockScan {
 }
 
 impl BlockScan {
-    /// Reads the blocks `blocks` of an open file, `depth` at once; `file_bytes` is the file's length.
+    /// Reads the blocks `blocks` of an open file of `pairs` pairs, `depth` at once; `file_bytes` is the file's length.
     ///
     /// # Errors
     /// Of setting up the requests.
@@ -179,7 +177,7 @@ impl BlockScan {
         path: &Path,
         layout: BlockLayout,
         blocks: std::ops::Range<u64>,
-        (file_bytes, depth): (u64, u32),
+        (file_bytes, pairs, depth): (u64, u64, u32),
     ) -> Result<Self, GraphError> {
         let config = TransferConfig {
             slots: depth,
@@ -191,7 +189,7 @@ impl BlockScan {
             Transfer::new(&config).map_err(|source| GraphError::io("set up reads of", path, source))?;
         let (path, arrived) = (path.to_owned(), vec![false; depth as usize]);
         let (next, asked, end) = (blocks.start, blocks.start, blocks.end);
-        Ok(Self { transfer, file, path, layout, alignment, file_bytes, next, asked, end, arrived })
+        Ok(Self { transfer, file, path, layout, alignment, file_bytes, pairs, next, asked, end, arrived })
     }
 
     /// The next block's number and pairs; None after the last.
@@ -220,13 +218,19 @@ impl BlockScan {
         self.next += 1;
         let length = self.length(block);
         let bytes = &self.transfer.buffer(slot as u32)[..length];
-        let pairs = self.layout.unseal(bytes, block).map_err(|detail| GraphError::Corrupt {
+        let full = self.layout.pairs_per_block() as u64;
+        let wanted = self.pairs.saturating_sub(block * full).min(full);
+        let pairs = self.layout.unseal(bytes, block).and_then(|pairs| match pairs.len() as u64 {
+            found if found == wanted => Ok(pairs),
+            found => Err(format!("it has {found} pairs, not {wanted}")),
+        });
+        let corrupt = |detail| GraphError::Corrupt {
             path: self.path.clone(),
             what: format!("block {block}"),
             offset,
             detail,
-        })?;
-        Ok(Some((block, pairs)))
+        };
+        Ok(Some((block, pairs.map_err(corrupt)?)))
     }
 
     fn length(&self, block: u64) -> usize {

@@ -8,6 +8,7 @@ use storage::device::{OpenError, SpecError};
 use volume::VolumeError;
 
 use crate::VertexId;
+use crate::vertex::MOST_COUNT;
 
 /// Why a graph could not be read, made or searched.
 #[derive(Debug, thiserror::Error)]
@@ -205,8 +206,9 @@ impl GraphError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Io { source, .. } if source.raw_os_error() == Some(28) => {
-                Some("make room on that file system; what is complete is used again".to_owned())
+                Some("make room on that file system, and give the same command again".to_owned())
             }
+            error if error.is_missing() => Some("name a file that is there".to_owned()),
             Self::Spec(source) => Some(source.hint()),
             Self::Open(source) => match &**source {
                 VolumeError::Open(
@@ -228,7 +230,12 @@ impl GraphError {
             Self::NewerVersion { .. } => Some("use the flashwright that wrote it, or a newer one".to_owned()),
             Self::Corrupt { .. } | Self::Truncated { .. } => Some("make the file again".to_owned()),
             Self::BadInput { .. } => Some("correct it, or choose another --format".to_owned()),
-            Self::VertexTooLarge { .. } => Some("give more --vertices, or correct the input".to_owned()),
+            Self::VertexTooLarge { limit, .. } if *limit >= MOST_COUNT => {
+                Some("number the vertices anew, below 2^48".to_owned())
+            }
+            Self::VertexTooLarge { .. } => {
+                Some("correct the input, or import it with more --vertices".to_owned())
+            }
             Self::Memory { needed, .. } => {
                 Some(format!("--memory {}", units::bytes_short(needed.next_multiple_of(1 << 20))))
             }
@@ -240,10 +247,17 @@ impl GraphError {
         }
     }
 
+    /// Whether a file that was named is not there.
+    fn is_missing(&self) -> bool {
+        let is = |source: &io::Error| source.kind() == io::ErrorKind::NotFound;
+        matches!(self, Self::Io { operation: "open", source, .. } if is(source))
+    }
+
     /// The class, which becomes an exit code.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         match self {
+            error if error.is_missing() => ErrorClass::Invalid,
             Self::Io { .. } | Self::Corrupt { .. } | Self::Truncated { .. } | Self::Parquet { .. } => {
                 ErrorClass::Failed
             }

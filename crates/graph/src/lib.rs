@@ -18,6 +18,7 @@ pub mod fully_external;
 pub mod generate;
 pub mod import;
 pub mod many;
+mod partial;
 pub mod results;
 pub mod semi;
 mod steps;
@@ -27,3 +28,6 @@ mod vertex;
 pub use error::GraphError;
 pub use steps::Steps;
 pub use vertex::{IdWidth, VertexId};
+
+/// The most threads that a search has use for: more than any machine has CPUs, and few enough that their buffers can be added up.
+pub const MOST_THREADS: usize = 1 << 16;

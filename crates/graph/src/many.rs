@@ -31,7 +31,7 @@ use self::notes::{Notes, Recorder};
 pub use self::trees::{Discoveries, ManyTrees, most_space_bytes, space_options};
 use crate::fetch::{FetchConfig, Fetcher, Traffic};
 use crate::format::{Fwg, Header, Index, List, PAGE_BYTES, SectionKind};
-use crate::{GraphError, IdWidth, VertexId};
+use crate::{GraphError, IdWidth, MOST_THREADS, VertexId};
 
 /// The most searches.
 pub const MOST_SOURCES: usize = 64;
@@ -90,7 +90,7 @@ impl ManyFound {
         self.level_count += 1;
     }
 
-    /// Other vertices reached by the mean distance to them; 0 if there are none.
+    /// Other vertices reached, divided by the sum of the distances to them; 0 if there are none.
     #[must_use]
     pub fn closeness(&self) -> f64 {
         if self.distances == 0 { 0.0 } else { (self.reached - 1) as f64 / self.distances as f64 }
@@ -106,6 +106,8 @@ pub struct ManyRecord {
     pub time: Duration,
     /// What was planned to be taken of memory, bytes.
     pub planned_bytes: u64,
+    /// Threads that searched.
+    pub threads: usize,
 }
 
 /// What searches take of memory.
@@ -115,6 +117,8 @@ pub struct ManyPlan {
     pub bytes: u64,
     /// Whether the heads lie in memory.
     pub has_heads: bool,
+    /// Threads: those of the configuration, or as many as have room for their buffers.
+    pub threads: usize,
 }
 
 /// What searches of a graph take of memory, and the making of their trees afterwards if that is asked for.
@@ -128,21 +132,34 @@ pub fn plan(graph: &Fwg, config: &ManyConfig, trees: bool) -> Result<ManyPlan, G
             format!("up to {} vertices are searched at once; the graph has {}", u32::MAX, header.vertices);
         return Err(GraphError::Invalid { message });
     }
-    let buffers = config.threads as u64 * fetch_config(config).memory_bytes();
     let tables = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph);
     let tables = tables + Choice::memory_bytes(header);
-    let block = space_options(config.memory).block_bytes as u64;
-    let notes = if trees { notes::memory_bytes(config.threads, block) } else { 0 };
-    let after = if trees { trees::memory_bytes(graph, config.memory) } else { 0 };
-    let search = 24 * words_of(header) + tables + buffers + notes + PROGRAM_BYTES;
-    let needed = search.max(after);
-    if needed > config.memory {
+    let fixed = 24 * words_of(header) + tables + PROGRAM_BYTES;
+    // Of a search, and of that and its trees; blocks of temporary space grow with the budget.
+    let needed = |memory: u64, threads: usize| {
+        let block = space_options(memory).block_bytes as u64;
+        let notes = if trees { notes::memory_bytes(threads, block) } else { 0 };
+        let after = if trees { trees::memory_bytes(graph, memory) } else { 0 };
+        let search = fixed + threads as u64 * fetch_config(config).memory_bytes() + notes;
+        (search, search.max(after))
+    };
+    let mut threads = config.threads.clamp(1, MOST_THREADS);
+    while threads > 1 && needed(config.memory, threads).1 > config.memory {
+        threads /= 2;
+    }
+    let (search, most) = needed(config.memory, threads);
+    if most > config.memory {
+        let mut needed_within = most;
+        while needed(needed_within, threads).1 > needed_within {
+            needed_within = needed(needed_within, threads).1;
+        }
+        let needed = needed_within;
         let purpose = "searching this graph from many vertices at once".to_owned();
         return Err(GraphError::Memory { purpose, needed, budget: config.memory });
     }
     let heads = header.section(SectionKind::Heads).length;
     let has_heads = heads > 0 && !header.directed && search + heads <= config.memory;
-    Ok(ManyPlan { bytes: needed.max(search + if has_heads { heads } else { 0 }), has_heads })
+    Ok(ManyPlan { bytes: most.max(search + if has_heads { heads } else { 0 }), has_heads, threads })
 }
 
 /// Vertices that a search can meet beside its source.
@@ -205,6 +222,7 @@ fn search_as(
     if let Some(&vertex) = sources.iter().find(|source| **source >= vertices) {
         return Err(GraphError::NoVertex { path: graph.path().to_owned(), vertex, vertices });
     }
+    let config = &ManyConfig { threads: plan.threads, ..*config };
     let began = Instant::now();
     let index = graph.index()?;
     let words = || (0..words_of(graph.header())).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -225,7 +243,7 @@ fn search_as(
         many.load_heads()?;
     }
     let found = many.levels(sources)?;
-    Ok(ManyRecord { found, time: began.elapsed(), planned_bytes: plan.bytes })
+    Ok(ManyRecord { found, time: began.elapsed(), planned_bytes: plan.bytes, threads: plan.threads })
 }
 
 /// Searches under way.

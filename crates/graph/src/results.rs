@@ -274,7 +274,17 @@ impl Results {
         Self::of(File::open(path).map_err(|source| GraphError::io("open", path, source))?, path)
     }
 
-    fn of(file: File, path: &Path) -> Result<Self, GraphError> {
+    /// What the first page of a file of results says, of which nothing else is read.
+    ///
+    /// # Errors
+    /// As of [`Results::open`], but for what lies behind the first page.
+    pub fn header_of(path: &Path) -> Result<ResultsHeader, GraphError> {
+        let file = File::open(path).map_err(|source| GraphError::io("open", path, source))?;
+        Self::first_page(&file, path).map(|(header, _)| header)
+    }
+
+    /// The header, and the checksum of the checksums, of a file that is long enough.
+    fn first_page(file: &File, path: &Path) -> Result<(ResultsHeader, u32), GraphError> {
         let found = file.metadata().map_err(|source| GraphError::io("stat", path, source))?.len();
         let truncated = |needed: u64| {
             let (path, what) = (path.to_owned(), "results".to_owned());
@@ -288,14 +298,23 @@ impl Results {
             return Err(truncated(PAGE_BYTES));
         }
         let (header, stored) = ResultsHeader::decode(&page, path)?;
+        let [_, _, end] = header.offsets();
+        if found < end { Err(truncated(end)) } else { Ok((header, stored)) }
+    }
+
+    fn of(file: File, path: &Path) -> Result<Self, GraphError> {
+        let (header, stored) = Self::first_page(&file, path)?;
         let [_, sums, end] = header.offsets();
-        if found < end {
-            return Err(truncated(end));
+        let count = (sums / PAGE_BYTES - 1) as usize;
+        let (mut all, mut checksum, mut bytes) = (Vec::with_capacity(count), 0, Vec::new());
+        for at in (sums..end).step_by(PART_BYTES as usize) {
+            bytes.resize((end - at).min(PART_BYTES) as usize, 0);
+            file.read_exact_at(&mut bytes, at)
+                .map_err(|source| GraphError::io_at("read", path, at, source))?;
+            checksum = crc32c::crc32c_append(checksum, &bytes);
+            let word = |sum: &[u8]| u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
+            all.extend(bytes.chunks_exact(4).take(count - all.len()).map(word));
         }
-        let mut bytes = vec![0; (end - sums) as usize];
-        file.read_exact_at(&mut bytes, sums)
-            .map_err(|source| GraphError::io_at("read", path, sums, source))?;
-        let checksum = crc32c::crc32c(&bytes);
         if checksum != stored {
             return Err(GraphError::Corrupt {
                 path: path.to_owned(),
@@ -304,10 +323,7 @@ impl Results {
                 detail: format!("the checksum of all is {checksum:08x}, {stored:08x} was stored"),
             });
         }
-        let count = (sums / PAGE_BYTES - 1) as usize;
-        let word = |sum: &[u8]| u32::from_le_bytes([sum[0], sum[1], sum[2], sum[3]]);
-        let sums = PageSums::new(bytes.chunks_exact(4).take(count).map(word).collect());
-        Ok(Self { file, path: path.to_owned(), header, sums })
+        Ok(Self { file, path: path.to_owned(), header, sums: PageSums::new(all) })
     }
 
     /// What the first page says.

@@ -103,20 +103,26 @@ impl Validator {
         let vertices = header.vertices as usize;
         let mut parents = Parents::with_capacity(header.width, vertices);
         let mut levels = Vec::with_capacity(vertices);
+        let (mut reached, mut level_count) = (0, 0);
         results.scan(|_, found| {
             let (parent, level) = found.unwrap_or((VertexId::MAX, NO_LEVEL));
+            if found.is_some() {
+                reached += 1;
+                level_count = level_count.max(level.saturating_add(1));
+            }
             parents.push(parent);
             levels.push(level);
         })?;
-        let verdict = Verdict {
-            violations: Vec::new(),
-            component_edges: 0,
-            edges: 0,
-            reached: header.reached,
-            levels: header.levels,
-        };
+        let verdict =
+            Verdict { violations: Vec::new(), component_edges: 0, edges: 0, reached, levels: level_count };
         let confirmed = vec![0; vertices.div_ceil(64)];
         let mut validator = Self { parents, levels, confirmed, source: header.source, directed, verdict };
+        if (header.reached, header.levels) != (reached, level_count) {
+            let (said, levels) = (header.reached, header.levels);
+            validator.violated(1, || {
+                format!("{said} vertices on {levels} levels are said to be reached, {reached} on {level_count} are")
+            });
+        }
         validator.check_tree();
         Ok(validator)
     }

@@ -71,6 +71,21 @@ fn a_corrupted_byte_anywhere_is_named_with_its_page() {
     Fwg::open(name).expect("is whole again");
 }
 
+/// Whoever has a budget compares it with what the checksums take before they are read.
+#[test]
+fn a_graph_is_opened_without_its_checksums() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let header = common::store(&path, &common::kronecker(12, 8, 3), Order::Degree, 1);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    let sums = header.section(SectionKind::Sums);
+    assert_eq!((graph.plain_bytes_read(), graph.memory_bytes()), (PAGE_BYTES, sums.length));
+    graph.load().expect("reads");
+    assert_eq!(graph.plain_bytes_read(), PAGE_BYTES + sums.length.next_multiple_of(PAGE_BYTES));
+    graph.index().expect("reads");
+    assert_eq!(graph.memory_bytes(), sums.length);
+}
+
 #[test]
 fn a_truncated_file_is_named_at_every_length() {
     let folder = tempfile::tempdir().expect("a directory");

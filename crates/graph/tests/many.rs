@@ -84,6 +84,18 @@ fn sources_and_memory_are_checked_before_the_start() {
     let small = ManyConfig { memory: 4 << 20, ..CONFIG };
     assert!(matches!(run(&[0], small), Err(GraphError::Memory { .. })));
     assert_eq!(traffic.bytes(), 0);
+    // What is said to be needed is enough, for as many threads as that has room for.
+    for trees in [false, true] {
+        let least = ManyConfig { memory: 1, threads: usize::MAX, ..CONFIG };
+        let Err(GraphError::Memory { needed, .. }) = plan(&graph, &least, trees) else { panic!("one byte") };
+        let least = plan(&graph, &ManyConfig { memory: needed, ..least }, trees).expect("is enough");
+        assert!(least.bytes <= needed, "trees {trees}: {least:?}");
+    }
+    let narrow = ManyConfig { memory: 24 << 20, threads: 512, ..CONFIG };
+    assert_eq!(
+        run(&[0], narrow).expect("with fewer threads").found[0].reached,
+        run(&[0], CONFIG).expect("searches").found[0].reached
+    );
 }
 
 /// The tree of each search: levels are those of a search in memory, and parents are neighbours one level nearer.

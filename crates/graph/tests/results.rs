@@ -24,7 +24,8 @@ fn search(path: &Path, edges: &Edges, source: u64, memory: u64) -> Results {
     let out = path.with_extension("out");
     let mut writer = ResultsWriter::create(&out, edges.n, source).expect("creates");
     let memory = semi.plan().for_tree(&graph);
-    in_input_order(&graph, semi.into_parents(), memory, |found| writer.vertex(found)).expect("writes");
+    let stop = AtomicBool::new(false);
+    in_input_order(&graph, semi.into_parents(), memory, &stop, |found| writer.vertex(found)).expect("writes");
     writer.finish().expect("finishes");
     Results::open(&out).expect("opens")
 }
@@ -217,6 +218,16 @@ fn damaged_results_are_named() {
     file.set_len(length - 1).expect("truncates");
     let error = Results::open(&out).expect_err("is short");
     assert!(error.to_string().contains("is truncated"), "{error}");
+    // More vertices and levels than there are.
+    file.set_len(length).expect("grows");
+    let mut crafted = std::fs::read(&out).expect("reads");
+    crafted[48..56].copy_from_slice(&999_999_u64.to_le_bytes());
+    let sum = crc32c::crc32c(&crafted[..4092]);
+    crafted[4092..4096].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(&out, &crafted).expect("writes");
+    let verdict = validate(&Results::open(&out).expect("opens"), &edges);
+    assert_eq!(verdict.violations.len(), 1);
+    assert!(verdict.violations[0].detail.starts_with("999999 vertices on "), "{:?}", verdict.violations);
     // Vertices whose bytes do not fit into 64 bits, with a checksum that fits.
     let mut crafted = std::fs::read(&out).expect("reads");
     crafted[32..40].copy_from_slice(&(1_u64 << 62).to_le_bytes());

@@ -166,6 +166,21 @@ fn the_most_heads_are_searched_in_the_least_memory() {
     }
 }
 
+/// Each thread has buffers, and on a machine of many CPUs they would take more than the vertices.
+#[test]
+fn threads_that_have_no_room_are_fewer() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    let edges = kronecker(10, 8, 3);
+    store(&path, &edges, Order::Degree, 1);
+    let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+    for (threads, memory) in [(1024, 24 << 20), (usize::MAX, 12 << 20)] {
+        let plan = graph::semi::plan(&graph, &SemiConfig { memory, ..config(threads) }).expect("fits");
+        assert!((1..threads).contains(&plan.threads) && plan.total() <= memory, "{plan:?}");
+        search(&edges, &graph, 1, SemiConfig { memory, ..config(threads) });
+    }
+}
+
 #[test]
 fn one_vertex_is_its_own_tree() {
     let folder = tempfile::tempdir().expect("a directory");

@@ -70,15 +70,15 @@ fn patiently(
 
 fn search(path: &str, source: u64, config: SemiConfig, stop: &AtomicBool) -> Result<Found, GraphError> {
     let graph = Fwg::open(path)?;
-    let stored = graph.stored_number(source)?;
     let traffic = Traffic::of(&graph);
     let mut semi = Semi::new(&graph, &traffic, config)?;
+    let stored = graph.stored_number(source)?;
     semi.search(stored, stop)?;
     let memory = semi.plan().for_tree(&graph);
     let parents = semi.into_parents();
     let vertices = parents.len();
     let mut found = (Vec::with_capacity(vertices * 4), Vec::with_capacity(vertices * 8));
-    in_input_order(&graph, parents, memory, |vertex| {
+    in_input_order(&graph, parents, memory, stop, |vertex| {
         let (parent, level) = vertex.map_or((-1, -1), |(parent, level)| (parent as i64, level as i32));
         found.0.extend_from_slice(&level.to_ne_bytes());
         found.1.extend_from_slice(&parent.to_ne_bytes());

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use graph::format::{MOST_HEADS, Order};
-use graph::generate::GraphKind;
+use graph::generate::{GraphKind, LARGEST_SCALE};
 use graph::import::InputFormat;
 
 use super::search::args::SearchCommand;
@@ -53,13 +53,13 @@ pub enum BfsCommand {
 #[derive(Debug, Args)]
 pub struct GenerateArgs {
     /// 2^N vertices
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = scale)]
     pub scale: u32,
     /// kronecker, uniform, grid (road-like, large diameter) or web (directed)
     #[arg(long, value_name = "KIND", default_value = "kronecker", value_parser = values::word::<GraphKind>)]
     pub kind: GraphKind,
     /// Edges a vertex; grid has its own [default: 16]
-    #[arg(long, value_name = "N", value_parser = values::whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = edge_factor)]
     pub edge_factor: Option<u32>,
     /// Seed: the same one gives the same edges
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::whole::<u64>)]
@@ -179,6 +179,23 @@ fn order(text: &str) -> Result<OrderChoice, BadValue> {
     let word = |choice: Option<Order>| choice.map_or("auto", Order::word);
     let unknown = || values::unknown_word(text, &choices.map(word));
     choices.into_iter().find(|choice| word(*choice) == text).map(OrderChoice).ok_or_else(unknown)
+}
+
+fn scale(text: &str) -> Result<u32, BadValue> {
+    match values::whole(text)? {
+        scale @ 0..=LARGEST_SCALE => Ok(scale),
+        scale => Err(BadValue::new(
+            format!("{scale} is above {LARGEST_SCALE}"),
+            "2^N vertices are made: 22 is four million",
+        )),
+    }
+}
+
+fn edge_factor(text: &str) -> Result<u32, BadValue> {
+    match values::whole(text)? {
+        0 => Err(BadValue::new("0 makes no edges".to_owned(), "Graph500 has 16")),
+        edges => Ok(edges),
+    }
 }
 
 /// More than a page of heads a vertex would be a second copy of the graph.

@@ -21,6 +21,7 @@ use storage::device::{DeviceSpec, SpecError};
 
 use self::args::{BfsArgs, BfsCommand, BuildArgs, ExportArgs, GenerateArgs, ImportArgs, InfoArgs};
 use self::documents::{BuildDocument, EdgesDocument, ExportDocument, GraphDocument};
+use crate::bench::text::wrapped;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 
@@ -94,7 +95,12 @@ fn build_graph(args: &BuildArgs) -> Result<(), Failure> {
             return Err(Failure::invalid("--destroy: a graph that is a file replaces nothing but a graph")
                 .hint("leave --destroy out, or name a device with --output"));
         }
-        Ok(GraphPlace::File(path)) => Err(path),
+        Ok(GraphPlace::File(path)) => {
+            if std::fs::symlink_metadata(&path).is_err() {
+                Sink::of(Some(&path), false)?;
+            }
+            Err(path)
+        }
         Ok(GraphPlace::Device(spec)) => {
             check_members(&spec, args)?;
             Ok(BuildDevice::open(&spec, &args.destroy)?)
@@ -140,7 +146,7 @@ fn export_graph(args: &ExportArgs) -> Result<(), Failure> {
     if args.json {
         return output::print_document(&document);
     }
-    output::print(&format!(
+    print_page(&format!(
         "exported   {} ({}, in {:.1} s)\nvertices   {}\nedges      {} list entries, {}\n",
         document.path.display(),
         units::bytes(file_bytes),
@@ -267,6 +273,23 @@ fn check_scratch(directory: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
+/// Columns before a row's value.
+const INDENT: usize = 11;
+
+/// Prints a page. A row that is longer than the terminal is broken at blanks, and goes on below its value where it has a name.
+/// Rows of tables are left as they are.
+fn print_page(page: &str) -> Result<(), Failure> {
+    let row = |row: &str| {
+        let (name, value) = row.split_at(row.char_indices().nth(INDENT).map_or(0, |(at, _)| at));
+        match (name.ends_with(' '), value.contains("  ")) {
+            (true, false) => format!("{name}{}\n", wrapped(value, INDENT)),
+            (false, false) => format!("{}\n", wrapped(row, 0)),
+            (_, true) => format!("{row}\n"),
+        }
+    };
+    output::print(&page.lines().map(row).collect::<String>())
+}
+
 fn show_list(path: &Path, header: &EdgesHeader, begun: Option<Instant>, json: bool) -> Result<(), Failure> {
     let elapsed = begun.map(|begun| begun.elapsed());
     let document = EdgesDocument::of(path, header, elapsed.map(|elapsed| elapsed.as_secs_f64()));
@@ -275,7 +298,7 @@ fn show_list(path: &Path, header: &EdgesHeader, begun: Option<Instant>, json: bo
     }
     let directed = if header.directed { "directed" } else { "undirected" };
     let took = elapsed.map(|elapsed| format!(", in {}", units::seconds(elapsed))).unwrap_or_default();
-    output::print(&format!(
+    print_page(&format!(
         "edge list  {} ({}{took})\nedges      {}, {directed}\nvertices   {}, {} bytes each\nfrom       {}\n",
         path.display(),
         units::bytes(document.file_bytes),
@@ -316,7 +339,7 @@ fn show_graph(document: &GraphDocument, json: bool) -> Result<(), Failure> {
             units::bytes(build.scratch_bytes_read),
         );
     }
-    output::print(&text)
+    print_page(&text)
 }
 
 impl From<GraphError> for Failure {

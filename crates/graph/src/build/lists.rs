@@ -3,14 +3,11 @@
 use external::{Sorted, Sorter, SorterOptions, Source, Space};
 
 use super::READ_DEPTH;
-use super::arcs::{Arc, Arcs};
+use super::arcs::{Arc, Arcs, BATCH};
 use super::numbers::{NumberScan, Numbers};
 use crate::edges::EdgeList;
 use crate::format::FwgWriter;
 use crate::{GraphError, IdWidth, Steps, VertexId};
-
-/// Records that are handed over at once.
-const BATCH: usize = 1 << 14;
 
 /// How the budget is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +57,7 @@ pub fn write_given(
     steps: &Steps,
 ) -> Result<(), GraphError> {
     steps.begin(4, sorted.header().edges);
-    let mut degrees = numbers.scan(vertices)?;
+    let mut degrees = numbers.scan(vertices, steps)?;
     let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
     let mut batch: Vec<VertexId> = Vec::new();
     let mut current = None;
@@ -82,7 +79,11 @@ pub fn write_given(
 }
 
 /// Begins the vertices up to `last` that were not begun.
-fn begin_through(last: VertexId, degrees: &mut NumberScan, writer: &mut FwgWriter) -> Result<(), GraphError> {
+fn begin_through(
+    last: VertexId,
+    degrees: &mut NumberScan<'_>,
+    writer: &mut FwgWriter,
+) -> Result<(), GraphError> {
     while let Some(vertex) = degrees.peek()?.filter(|vertex| vertex.old <= last) {
         writer.begin_vertex(vertex.old, vertex.degree)?;
         degrees.advance();
@@ -90,148 +91,138 @@ fn begin_through(last: VertexId, degrees: &mut NumberScan, writer: &mut FwgWrite
     Ok(())
 }
 
-/// Renumbers the arcs and writes the lists in degree order.
-pub fn write_renumbered<A: Arc>(
-    space: &Space,
-    plan: &Plan,
-    (sorted, arcs): (&EdgeList, Arcs),
-    numbers: &Numbers,
-    (vertices, writer): (u64, &mut FwgWriter),
-    steps: &Steps,
-) -> Result<(), GraphError> {
-    steps.begin(3, sorted.header().blocks());
-    let renumbered = match (plan.array, IdWidth::for_vertices(vertices)) {
-        (true, IdWidth::Four) => {
-            let array = array(numbers, vertices, |new| new as u32)?;
-            renumber::<A>(
-                space,
-                plan,
-                (sorted, arcs),
-                numbers.scan(vertices)?,
-                |old| array[old as usize].into(),
-                steps,
-            )?
+/// Sorted arcs that become lists in degree order.
+pub struct Renumbering<'a> {
+    pub space: &'a Space,
+    pub plan: Plan,
+    /// `arcs.el`.
+    pub sorted: &'a EdgeList,
+    /// What each edge became in it.
+    pub arcs: Arcs,
+    pub numbers: &'a Numbers,
+    /// Of the graph.
+    pub vertices: u64,
+    pub steps: &'a Steps,
+}
+
+impl Renumbering<'_> {
+    /// Renumbers the arcs and writes the lists.
+    pub fn write<A: Arc>(&self, writer: &mut FwgWriter) -> Result<(), GraphError> {
+        let (numbers, vertices, steps) = (self.numbers, self.vertices, self.steps);
+        steps.begin(3, self.sorted.header().blocks());
+        let renumbered = match (self.plan.array, IdWidth::for_vertices(vertices)) {
+            (true, IdWidth::Four) => {
+                let array = array(numbers, (vertices, steps), |new| new as u32)?;
+                self.by_array::<A>(|old| array[old as usize].into())?
+            }
+            (true, IdWidth::Eight) => {
+                let array = array(numbers, (vertices, steps), |new| new)?;
+                self.by_array::<A>(|old| array[old as usize])?
+            }
+            (false, _) => self.by_sorting::<A>()?,
+        };
+        let mut by_number = self.plan.sorter::<A>(self.space, self.plan.vertices)?;
+        let mut scan = numbers.scan(vertices, steps)?;
+        while let Some(vertex) = scan.next()? {
+            if vertex.degree > 0 {
+                by_number.push(A::of(vertex.new, vertex.old))?;
+            }
         }
-        (true, IdWidth::Eight) => {
-            let array = array(numbers, vertices, |new| new)?;
-            let sources = numbers.scan(vertices)?;
-            renumber::<A>(space, plan, (sorted, arcs), sources, |old| array[old as usize], steps)?
+        steps.begin(4, numbers.entries());
+        write_lists(renumbered, by_number.finish()?, numbers, writer, steps)?;
+        write_isolated(numbers, (vertices, steps), writer)?;
+        write_old_to_new(numbers, (vertices, steps), writer)
+    }
+
+    /// Renumbers by an array. Sources ascend, so their numbers come from a scan.
+    fn by_array<A: Arc>(&self, number: impl Fn(VertexId) -> VertexId) -> Result<Sorted<A>, GraphError> {
+        let mut sorter = self.plan.sorter::<A>(self.space, self.plan.arcs)?;
+        let mut sources = self.numbers.scan(self.vertices, self.steps)?;
+        let mut scan = self.sorted.scan(0..self.sorted.header().blocks(), READ_DEPTH)?;
+        let mut batch: Vec<A> = Vec::with_capacity(2 * BATCH);
+        let mut last = None;
+        while let Some((_, pairs)) = scan.next_block()? {
+            let mut pairs = pairs.iter();
+            loop {
+                for (source, target) in pairs.by_ref().take(BATCH) {
+                    let new = match last {
+                        Some((old, new)) if old == source => new,
+                        _ => sources.number(source)?,
+                    };
+                    last = Some((source, new));
+                    batch.push(A::of(new, target));
+                }
+                if batch.is_empty() {
+                    break;
+                }
+                // In a loop of its own, in which the CPU waits for the memory of many arcs at once.
+                for arc in &mut batch {
+                    let (source, target) = arc.ends();
+                    *arc = A::of(source, number(target));
+                }
+                if self.arcs == Arcs::Once {
+                    for at in 0..batch.len() {
+                        let (source, target) = batch[at].ends();
+                        if source != target {
+                            batch.push(A::of(target, source));
+                        }
+                    }
+                }
+                sorter.push_slice(&batch)?;
+                batch.clear();
+            }
+            self.steps.add(1, "renumbering")?;
         }
-        (false, _) => renumber_by_sorting::<A>(space, plan, (sorted, arcs), (numbers, vertices), steps)?,
-    };
-    let mut by_number = plan.sorter::<A>(space, plan.vertices)?;
-    let mut scan = numbers.scan(vertices)?;
-    while let Some(vertex) = scan.next()? {
-        if vertex.degree > 0 {
-            by_number.push(A::of(vertex.new, vertex.old))?;
+        Ok(sorter.finish()?)
+    }
+
+    /// Renumbers the sources by a scan, sorts by targets, and renumbers those by a second scan.
+    fn by_sorting<A: Arc>(&self) -> Result<Sorted<A>, GraphError> {
+        let mut by_target = self.plan.sorter::<A>(self.space, self.plan.arcs)?;
+        let mut sources = self.numbers.scan(self.vertices, self.steps)?;
+        let mut scan = self.sorted.scan(0..self.sorted.header().blocks(), READ_DEPTH)?;
+        while let Some((_, pairs)) = scan.next_block()? {
+            for (source, target) in pairs.iter() {
+                by_target.push(A::of(target, sources.number(source)?))?;
+            }
+            self.steps.add(1, "renumbering")?;
+        }
+        drop(sources);
+        let mut by_target = by_target.finish()?;
+        let mut by_source = self.plan.sorter::<A>(self.space, self.plan.arcs)?;
+        let mut targets = self.numbers.scan(self.vertices, self.steps)?;
+        loop {
+            let records = by_target.fill()?;
+            let count = records.len().min(BATCH);
+            if count == 0 {
+                return Ok(by_source.finish()?);
+            }
+            for record in &records[..count] {
+                let (target, source) = record.ends();
+                let target = targets.number(target)?;
+                by_source.push(A::of(source, target))?;
+                if self.arcs == Arcs::Once && source != target {
+                    by_source.push(A::of(target, source))?;
+                }
+            }
+            by_target.consume(count);
+            self.steps.add(0, "renumbering")?;
         }
     }
-    steps.begin(4, numbers.entries());
-    write_lists(renumbered, by_number.finish()?, numbers, writer, steps)?;
-    write_isolated(numbers, vertices, writer)?;
-    write_old_to_new(numbers, vertices, writer)
 }
 
 /// The stored number of each vertex.
 fn array<N: Clone + Default>(
     numbers: &Numbers,
-    vertices: u64,
+    (vertices, steps): (u64, &Steps),
     narrow: impl Fn(VertexId) -> N,
 ) -> Result<Vec<N>, GraphError> {
     let mut array = vec![N::default(); vertices as usize];
-    let mut scan = numbers.scan(vertices)?;
+    let mut scan = numbers.scan(vertices, steps)?;
     while let Some(vertex) = scan.next()? {
         array[vertex.old as usize] = narrow(vertex.new);
     }
     Ok(array)
-}
-
-/// Renumbers by an array. Sources ascend, so their numbers come from a scan.
-fn renumber<A: Arc>(
-    space: &Space,
-    plan: &Plan,
-    (sorted, arcs): (&EdgeList, Arcs),
-    mut sources: NumberScan,
-    number: impl Fn(VertexId) -> VertexId,
-    steps: &Steps,
-) -> Result<Sorted<A>, GraphError> {
-    let mut sorter = plan.sorter::<A>(space, plan.arcs)?;
-    let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
-    let mut batch: Vec<A> = Vec::with_capacity(2 * BATCH);
-    let mut last = None;
-    while let Some((_, pairs)) = scan.next_block()? {
-        let mut pairs = pairs.iter();
-        loop {
-            for (source, target) in pairs.by_ref().take(BATCH) {
-                let new = match last {
-                    Some((old, new)) if old == source => new,
-                    _ => sources.number(source)?,
-                };
-                last = Some((source, new));
-                batch.push(A::of(new, target));
-            }
-            if batch.is_empty() {
-                break;
-            }
-            // In a loop of its own, in which the CPU waits for the memory of many arcs at once.
-            for arc in &mut batch {
-                let (source, target) = arc.ends();
-                *arc = A::of(source, number(target));
-            }
-            if arcs == Arcs::Once {
-                for at in 0..batch.len() {
-                    let (source, target) = batch[at].ends();
-                    if source != target {
-                        batch.push(A::of(target, source));
-                    }
-                }
-            }
-            sorter.push_slice(&batch)?;
-            batch.clear();
-        }
-        steps.add(1, "renumbering")?;
-    }
-    Ok(sorter.finish()?)
-}
-
-/// Renumbers the sources by a scan, sorts by targets, and renumbers those by a second scan.
-fn renumber_by_sorting<A: Arc>(
-    space: &Space,
-    plan: &Plan,
-    (sorted, arcs): (&EdgeList, Arcs),
-    (numbers, vertices): (&Numbers, u64),
-    steps: &Steps,
-) -> Result<Sorted<A>, GraphError> {
-    let mut by_target = plan.sorter::<A>(space, plan.arcs)?;
-    let mut sources = numbers.scan(vertices)?;
-    let mut scan = sorted.scan(0..sorted.header().blocks(), READ_DEPTH)?;
-    while let Some((_, pairs)) = scan.next_block()? {
-        for (source, target) in pairs.iter() {
-            by_target.push(A::of(target, sources.number(source)?))?;
-        }
-        steps.add(1, "renumbering")?;
-    }
-    drop(sources);
-    let mut by_target = by_target.finish()?;
-    let mut by_source = plan.sorter::<A>(space, plan.arcs)?;
-    let mut targets = numbers.scan(vertices)?;
-    loop {
-        let records = by_target.fill()?;
-        let count = records.len().min(BATCH);
-        if count == 0 {
-            return Ok(by_source.finish()?);
-        }
-        for record in &records[..count] {
-            let (target, source) = record.ends();
-            let target = targets.number(target)?;
-            by_source.push(A::of(source, target))?;
-            if arcs == Arcs::Once && source != target {
-                by_source.push(A::of(target, source))?;
-            }
-        }
-        by_target.consume(count);
-        steps.add(0, "renumbering")?;
-    }
 }
 
 /// Writes the vertices that have neighbours.
@@ -277,8 +268,12 @@ fn write_lists<A: Arc>(
 }
 
 /// Writes the vertices without neighbours.
-fn write_isolated(numbers: &Numbers, vertices: u64, writer: &mut FwgWriter) -> Result<(), GraphError> {
-    let mut scan = numbers.scan(vertices)?;
+fn write_isolated(
+    numbers: &Numbers,
+    (vertices, steps): (u64, &Steps),
+    writer: &mut FwgWriter,
+) -> Result<(), GraphError> {
+    let mut scan = numbers.scan(vertices, steps)?;
     while let Some(vertex) = scan.next()? {
         if vertex.degree == 0 {
             writer.begin_vertex(vertex.old, 0)?;
@@ -288,8 +283,12 @@ fn write_isolated(numbers: &Numbers, vertices: u64, writer: &mut FwgWriter) -> R
 }
 
 /// Writes the stored number of each input vertex.
-fn write_old_to_new(numbers: &Numbers, vertices: u64, writer: &mut FwgWriter) -> Result<(), GraphError> {
-    let mut scan = numbers.scan(vertices)?;
+fn write_old_to_new(
+    numbers: &Numbers,
+    (vertices, steps): (u64, &Steps),
+    writer: &mut FwgWriter,
+) -> Result<(), GraphError> {
+    let mut scan = numbers.scan(vertices, steps)?;
     while let Some(vertex) = scan.next()? {
         writer.old_to_new(vertex.new)?;
     }

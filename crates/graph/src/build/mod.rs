@@ -22,6 +22,7 @@
 //! `arcs.el` takes as much again, or half of it.
 
 mod arcs;
+mod degrees;
 mod device;
 mod lists;
 mod numbers;
@@ -168,7 +169,10 @@ impl<'a> Destination<'a> {
 
     fn writer(self, config: FwgConfig, entries: u64) -> Result<FwgWriter, GraphError> {
         let device = match self {
-            Self::File(path) => return FwgWriter::create(path, config),
+            Self::File(path) => {
+                check_room(path, config.least_bytes(entries))?;
+                return FwgWriter::create(path, config);
+            }
             Self::Device(device) => device,
         };
         let size = device.device().size();
@@ -182,6 +186,17 @@ impl<'a> Destination<'a> {
         }
         FwgWriter::on(std::sync::Arc::clone(device.device()), device.name(), config)
     }
+}
+
+/// Fails if a file system surely has no room for a graph. What it cannot tell is tried.
+fn check_room(path: &Path, needed: u64) -> Result<(), GraphError> {
+    let free =
+        rustix::fs::statvfs(folder_of(path)).map(|facts| facts.f_bavail.saturating_mul(facts.f_frsize));
+    if free.is_ok_and(|free| free < needed) {
+        let full = rustix::io::Errno::NOSPC.into();
+        return Err(GraphError::io("be written whole", path, full));
+    }
+    Ok(())
 }
 
 /// The directory of a file.
@@ -249,8 +264,9 @@ fn build_with<A: Arc>(
         }
         Order::Degree => {
             let plan = lists::Plan::new(rest, vertices, options.threads);
-            let target = (vertices, &mut writer);
-            lists::write_renumbered::<A>(&space, &plan, (&sorted, arcs), &numbers, target, steps)?;
+            let (space, sorted, numbers) = (&space, &sorted, &numbers);
+            let renumbering = lists::Renumbering { space, plan, sorted, arcs, numbers, vertices, steps };
+            renumbering.write::<A>(&mut writer)?;
             Some(plan.array)
         }
     };

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use super::READ_DEPTH;
 use crate::blocks::BlockScan;
 use crate::edges::EdgeList;
-use crate::{GraphError, VertexId};
+use crate::{GraphError, Steps, VertexId};
 
+/// Vertices between two looks at whether to go on.
+const STOP_INTERVAL: u64 = 1 << 16;
 /// Bytes of memory that a degree takes in a map, at most.
 const BYTES_PER_DEGREE: u64 = 64;
 
@@ -57,7 +59,7 @@ impl Numbers {
     }
 
     /// All vertices in input order.
-    pub fn scan(&self, vertices: u64) -> Result<NumberScan, GraphError> {
+    pub fn scan<'a>(&self, vertices: u64, steps: &'a Steps) -> Result<NumberScan<'a>, GraphError> {
         let mut above = 0;
         let mut next = BTreeMap::new();
         for (degree, count) in self.runs() {
@@ -66,7 +68,7 @@ impl Numbers {
         }
         next.insert(0, above);
         let scan = self.degrees.scan(0..self.degrees.header().blocks(), READ_DEPTH)?;
-        Ok(NumberScan { scan, next, batch: Vec::new(), position: 0, old: 0, vertices, current: None })
+        Ok(NumberScan { scan, steps, next, batch: Vec::new(), position: 0, old: 0, vertices, current: None })
     }
 }
 
@@ -83,8 +85,10 @@ pub struct Numbered {
 
 /// Vertices in input order.
 #[derive(Debug)]
-pub struct NumberScan {
+pub struct NumberScan<'a> {
     scan: BlockScan,
+    /// Asked now and then whether to go on: vertices without edges are no steps of anything else.
+    steps: &'a Steps,
     /// The next number of each degree, 0 included.
     next: BTreeMap<u64, VertexId>,
     /// Vertices of the present block that have neighbours, and their degrees.
@@ -96,7 +100,7 @@ pub struct NumberScan {
     current: Option<Numbered>,
 }
 
-impl NumberScan {
+impl NumberScan<'_> {
     /// The next vertex, without going past it.
     pub fn peek(&mut self) -> Result<Option<Numbered>, GraphError> {
         if self.current.is_some() || self.old == self.vertices {
@@ -108,6 +112,9 @@ impl NumberScan {
             if let Some((_, pairs)) = self.scan.next_block()? {
                 self.batch.extend(pairs.iter());
             }
+        }
+        if self.old.is_multiple_of(STOP_INTERVAL) {
+            self.steps.add(0, "numbering vertices")?;
         }
         let degree = match self.batch.get(self.position) {
             Some(&(old, degree)) if old == self.old => {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fs::File;
 
 use super::*;
 use crate::VertexId;
@@ -180,9 +181,9 @@ fn all_ways_to_sort_and_to_renumber_agree() {
         let plan = lists::Plan { array, ..lists::Plan::new(16 << 20, 1 << 17, 2) };
         let mut writer = FwgWriter::create(&fwg, config).expect("creates");
         let sorted = work.sorted().expect("opens");
-        let target = (1 << 17, &mut writer);
-        lists::write_renumbered::<u64>(&space, &plan, (&sorted, arcs), &numbers, target, &steps)
-            .expect("writes");
+        let (space, sorted, numbers, steps, vertices) = (&space, &sorted, &numbers, &steps, 1 << 17);
+        let renumbering = lists::Renumbering { space, plan, sorted, arcs, numbers, vertices, steps };
+        renumbering.write::<u64>(&mut writer).expect("writes");
         writer.finish().expect("finishes");
         work.remove();
         assert!(std::fs::read(&fwg).expect("reads") == usual, "{arcs:?}, array {array}");
@@ -261,12 +262,89 @@ fn a_build_goes_on_from_sorted_arcs_only_for_the_same_input_and_options() {
     let list = write_list(&el, IdWidth::Four, 400, false, &awkward(400, 2999));
     assert!(!build(&list, &fwg, &options, &Steps::default()).expect("builds").resumed);
     assert!(stored(&fwg) == expected(&list, &options));
+    // The list's bytes were replaced, and its time of modification set back, as cp -p and rsync -t do.
+    sorted(&options);
+    let (now, modified) =
+        (std::fs::read(&el).expect("reads"), std::fs::metadata(&el).expect("stat").modified());
+    let others = folder.path().join("b.el");
+    write_list(&others, IdWidth::Four, 400, false, &awkward(399, 2999));
+    assert_eq!(std::fs::metadata(&others).expect("stat").len(), now.len() as u64);
+    std::fs::write(&el, std::fs::read(&others).expect("reads")).expect("writes");
+    let file = File::options().write(true).open(&el).expect("opens");
+    file.set_modified(modified.expect("a time")).expect("sets");
+    let list = EdgeList::open(&el).expect("opens");
+    assert!(!build(&list, &fwg, &options, &Steps::default()).expect("builds").resumed);
+    assert!(stored(&fwg) == expected(&list, &options));
+    // Degrees of another build, which ended while its second list got its name.
+    let kept = folder.path().join("a.fwg.build/arcs.el");
+    let sort = |options: &BuildOptions| {
+        let work = WorkDirectory::open(&fwg).expect("opens");
+        let space = scratch_space::<u64>(&list, false, folder.path(), options).expect("is there");
+        let (steps, arcs) = (Steps::default(), Arcs::choose(&list, false, options).expect("reads"));
+        let sort = arcs::Sort { space: &space, budget: 8 << 20, arcs, options, steps: &steps };
+        sort.run::<u64>(&list, &work, &work::key(&list, arcs, options).expect("a key")).expect("sorts");
+    };
+    sort(&options);
+    let first = std::fs::read(&kept).expect("reads");
+    sort(&BuildOptions { keep_duplicates: true, ..options.clone() });
+    std::fs::write(&kept, first).expect("writes");
+    assert!(!build(&list, &fwg, &options, &Steps::default()).expect("builds").resumed);
+    assert!(stored(&fwg) == expected(&list, &options));
     // Arcs that were cut short are not used.
     sorted(&options);
     let arcs = folder.path().join("a.fwg.build/arcs.el");
     let length = std::fs::metadata(&arcs).expect("is there").len();
     std::fs::OpenOptions::new().write(true).open(&arcs).expect("opens").set_len(length - 1).expect("cuts");
     assert!(!build(&list, &fwg, &options, &Steps::default()).expect("builds").resumed);
+}
+
+/// What lies in a work directory is gone on with, and removed.
+#[test]
+fn a_work_directory_of_others_is_not_taken_over() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let (el, fwg) = (folder.path().join("a.el"), folder.path().join("a.fwg"));
+    let list = write_list(&el, IdWidth::Four, 4, false, &[(0, 1)]);
+    let (work, mine) = (folder.path().join("a.fwg.build"), folder.path().join("mine"));
+    std::fs::create_dir(&mine).expect("makes");
+    std::fs::write(mine.join("arcs.el"), "of somebody").expect("writes");
+    std::os::unix::fs::symlink(&mine, &work).expect("links");
+    let refused = || build(&list, &fwg, &options(Order::Degree), &Steps::default()).expect_err("refused");
+    let error = refused().to_string();
+    assert!(error.contains("a.fwg.build: cannot open"), "{error}");
+    assert_eq!(std::fs::read(mine.join("arcs.el")).expect("reads"), b"of somebody");
+    std::fs::remove_file(&work).expect("removes");
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP a directory of another user: only root can make one");
+        return;
+    }
+    std::fs::create_dir(&work).expect("makes");
+    std::os::unix::fs::chown(&work, Some(65_534), None).expect("is given away");
+    let error = refused().to_string();
+    assert!(error.ends_with("is there already, and is not a directory of this user"), "{error}");
+}
+
+/// Vertices without edges are no steps of anything else.
+#[test]
+fn numbering_vertices_can_be_stopped() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let degrees = write_list(&folder.path().join("d.el"), IdWidth::Four, 10, true, &[(3, 2)]);
+    let numbers = numbers::Numbers::count(degrees).expect("counts");
+    let steps = Steps::default();
+    let mut scan = numbers.scan(1 << 40, &steps).expect("begins");
+    assert!(scan.next().expect("is there").is_some());
+    steps.stop();
+    let error = std::iter::from_fn(|| Some(scan.next())).find_map(Result::err).expect("ends");
+    assert!(matches!(error, GraphError::Interrupted { .. }), "{error}");
+}
+
+#[test]
+fn a_graph_without_room_is_refused_before_it_is_begun() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("a.fwg");
+    check_room(&path, 1 << 20).expect("there is a megabyte");
+    let error = check_room(&path, u64::MAX).expect_err("nobody has so much");
+    assert!(error.to_string().contains("a.fwg: cannot be written whole"), "{error}");
+    assert!(error.hint().is_some());
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The work directory of a build: beside the graph, if that is a file.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use storage::locks::{self, Attempt};
 
 use super::BuildOptions;
@@ -38,13 +39,18 @@ impl WorkDirectory {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn at(path: PathBuf, graph: &Path) -> Result<Self, GraphError> {
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(GraphError::io("create", &path, error));
-            }
-            _ => {}
+        let is_new = match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            made => made.map(|()| true).map_err(|source| GraphError::io("create", &path, source))?,
+        };
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits() as i32;
+        let handle = OpenOptions::new().read(true).custom_flags(flags).open(&path);
+        let handle = handle.map_err(|source| GraphError::io("open", &path, source))?;
+        // What lies in it is gone on with, and removed in the end: it is to be this user's, and no link to something else.
+        let owner = handle.metadata().map_err(|source| GraphError::io("stat", &path, source))?.uid();
+        if !is_new && owner != rustix::process::geteuid().as_raw() {
+            return Err(GraphError::WouldReplace { path, expected: "a directory of this user" });
         }
-        let handle = File::open(&path).map_err(|source| GraphError::io("open", &path, source))?;
         match locks::try_exclusive(handle.as_fd()) {
             Ok(Attempt::Held { by }) => {
                 let by = by.unwrap_or_else(|| "another process".to_owned());
@@ -67,7 +73,10 @@ impl WorkDirectory {
 
     /// Whether the arcs of a build with this key are complete.
     pub fn is_sorted(&self, key: &str) -> bool {
-        self.sorted().is_ok_and(|list| list.header().origin == key) && self.degrees().is_ok()
+        // A build that ended while the second of them got its name leaves lists of two builds.
+        [self.sorted(), self.degrees()]
+            .into_iter()
+            .all(|list| list.is_ok_and(|list| list.header().origin == key))
     }
 
     /// The arcs.
@@ -106,8 +115,9 @@ pub fn key(list: &EdgeList, arcs: Arcs, options: &BuildOptions) -> Result<String
         facts.ino(),
         facts.dev(),
         facts.len(),
-        facts.mtime(),
-        facts.mtime_nsec(),
+        // Not the time of modification, which cp -p and rsync -t set back.
+        facts.ctime(),
+        facts.ctime_nsec(),
         crc32c::crc32c(&list.header().encode()),
     ))
 }

@@ -1,6 +1,6 @@
 //! Reading an edge list.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -37,9 +37,7 @@ impl EdgeList {
             let what = format!("block {}", header.blocks().saturating_sub(1));
             return Err(GraphError::Truncated { path: path.to_owned(), what, needed, found });
         }
-        let target = std::fs::canonicalize(path).map_err(|source| io("open", source))?;
-        let (file, alignment) = blocks::open_direct(OpenOptions::new().read(true), &target)
-            .map_err(|source| io("open", source))?;
+        let alignment = blocks::make_direct(&file);
         Ok(Self { file: Arc::new(file.into()), alignment, path: path.to_owned(), header })
     }
 
@@ -61,7 +59,7 @@ impl EdgeList {
     /// Of setting up the requests.
     pub fn scan(&self, blocks: Range<u64>, depth: u32) -> Result<BlockScan, GraphError> {
         let file = (Arc::clone(&self.file), self.alignment);
-        let sizes = (self.header.file_bytes(), depth);
+        let sizes = (self.header.file_bytes(), self.header.edges, depth);
         BlockScan::new(file, &self.path, self.header.layout(), blocks, sizes)
     }
 }

@@ -63,6 +63,12 @@ fn a_corrupt_block_a_truncated_file_and_a_newer_version_are_named() {
         error.ends_with(&format!("is truncated: block 2 ends at byte {end}, the file at {}", end - 1)),
         "{error}"
     );
+    // A block that is sound by itself, of fewer pairs than the header promises.
+    let mut bytes = whole.clone();
+    header.layout().seal(&mut bytes[4096..], 0, 100);
+    std::fs::write(&path, &bytes).expect("writes");
+    let error = read(&path).expect_err("fewer").to_string();
+    assert!(error.ends_with("block 0 at offset 4096 is corrupt: it has 100 pairs, not 131070"), "{error}");
     for at in (0..64).chain(4090..4096) {
         let mut bytes = whole[..4096].to_vec();
         bytes[at] ^= 4;
@@ -117,6 +123,22 @@ fn a_second_writer_of_the_same_list_is_refused_and_a_dead_ones_file_is_replaced(
     std::fs::write(folder.path().join(".list.el.partial"), vec![1; 9 << 20]).expect("writes");
     let (header, pairs) = written(&path, IdWidth::Four, 10);
     assert_eq!(std::fs::metadata(&path).expect("is there").len(), header.file_bytes());
+    assert_eq!(read(&path).expect("reads"), pairs);
+}
+
+/// In the place of the partial file: what others also know by another name, and what no end of is read.
+#[test]
+fn a_writer_writes_to_no_file_but_its_own() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("list.el");
+    let (partial, others) = (folder.path().join(".list.el.partial"), folder.path().join("other"));
+    std::fs::write(&others, "somebody's").expect("writes");
+    std::fs::hard_link(&others, &partial).expect("links");
+    written(&path, IdWidth::Four, 10);
+    assert_eq!(std::fs::read(&others).expect("reads"), b"somebody's");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &partial, rustix::fs::FileType::Fifo, mode, 0).expect("makes");
+    let (_, pairs) = written(&path, IdWidth::Four, 11);
     assert_eq!(read(&path).expect("reads"), pairs);
 }
 

@@ -1,17 +1,15 @@
 //! Writing an edge list front to back.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-use storage::locks::{self, Attempt};
 
 use super::header::{BLOCK_BYTES, EdgesHeader};
 use crate::blocks::{self, BlockLayout, BlockSink};
 use crate::vertex::MOST_COUNT;
-use crate::{GraphError, IdWidth, VertexId};
+use crate::{GraphError, IdWidth, VertexId, partial};
 
 /// Blocks that are being filled and written at once.
 const BLOCKS_AT_ONCE: u32 = 4;
@@ -59,20 +57,8 @@ impl EdgeWriter {
         if let Some(vertices) = config.vertices.filter(|vertices| *vertices > MOST_COUNT) {
             return Err(GraphError::Invalid { message: format!("{vertices} vertices are more than 2^48") });
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let partial = path.with_file_name(format!(".{name}.partial"));
-        let options = OpenOptions::new().write(true).create(true).truncate(false).clone();
-        let (file, alignment) = blocks::open_direct(&options, &partial)
-            .map_err(|source| GraphError::io("create", &partial, source))?;
-        match locks::try_exclusive(file.as_fd()) {
-            Ok(Attempt::Held { by }) => {
-                let by = by.unwrap_or_else(|| "another process".to_owned());
-                return Err(GraphError::Busy { path: path.to_owned(), by });
-            }
-            Ok(_) => {}
-            Err(source) => return Err(GraphError::io("lock", &partial, source)),
-        }
-        file.set_len(0).map_err(|source| GraphError::io("truncate", &partial, source))?;
+        let (file, partial) = partial::create(path)?;
+        let alignment = blocks::make_direct(&file);
         let limit = match (config.vertices, config.width) {
             (Some(vertices), _) => vertices,
             (None, IdWidth::Four) => 1 << 32,

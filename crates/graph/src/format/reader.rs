@@ -24,7 +24,8 @@ pub struct Fwg {
     device: Arc<dyn Device>,
     path: PathBuf,
     header: Header,
-    sums: PageSums,
+    /// Read at the first page that is checked: a search plans its memory before that.
+    sums: OnceLock<PageSums>,
     clock: WaitClock,
     plain_bytes: AtomicU64,
     /// Bytes of memory that other open graphs take.
@@ -35,10 +36,10 @@ pub struct Fwg {
 
 impl Fwg {
     /// Opens the graph on a file, or on a device that a spec names, such as `stripe(chunk=64k):a,b`. Reads are direct where
-    /// the file system has direct I/O. The checksums are read and stay in memory.
+    /// the file system has direct I/O. Only the header is read. The checksums follow with the first other page, and stay in memory.
     ///
     /// # Errors
-    /// A file that cannot be opened or read, is not a graph, is of a newer version, truncated or corrupt.
+    /// A file that cannot be opened or read, is not a graph, is of a newer version or truncated, or whose header is corrupt.
     pub fn open(spec: &str) -> Result<Self, GraphError> {
         let parsed = DeviceSpec::parse(spec)?;
         let direct = OpenOptions { allow_unwritten: true, ..OpenOptions::reading() };
@@ -63,12 +64,25 @@ impl Fwg {
             return Err(GraphError::Truncated { path: path.to_owned(), what, needed: PAGE_BYTES, found });
         }
         let header = Header::decode(&page, path, device.size())?;
-        let (sums, plain_bytes) = (PageSums::default(), AtomicU64::new(available as u64));
+        let (sums, plain_bytes) = (OnceLock::new(), AtomicU64::new(available as u64));
         let (path, is_index_sound) = (path.to_owned(), OnceLock::new());
-        let mut graph =
-            Self { device, path, header, sums, clock, plain_bytes, beside_bytes: 0, is_index_sound };
-        graph.sums = graph.load_sums()?;
-        Ok(graph)
+        Ok(Self { device, path, header, sums, clock, plain_bytes, beside_bytes: 0, is_index_sound })
+    }
+
+    /// Reads the checksums now: once their [memory](Self::memory_bytes) is planned, and before threads read pages.
+    ///
+    /// # Errors
+    /// Of reading; [`GraphError::Corrupt`] if they are not what was written.
+    pub fn load(&self) -> Result<(), GraphError> {
+        self.sums().map(|_| ())
+    }
+
+    fn sums(&self) -> Result<&PageSums, GraphError> {
+        if let Some(sums) = self.sums.get() {
+            return Ok(sums);
+        }
+        let loaded = self.load_sums()?;
+        Ok(self.sums.get_or_init(|| loaded))
     }
 
     fn load_sums(&self) -> Result<PageSums, GraphError> {
@@ -140,12 +154,12 @@ impl Fwg {
         self
     }
 
-    /// Bytes of memory that the open graph takes: its checksums, those that its device keeps of it, and what was said to be
-    /// [beside it](Self::with_memory_beside).
+    /// Bytes of memory that the graph takes once it is read: its checksums, those that its device keeps of it, and what was said
+    /// to be [beside it](Self::with_memory_beside).
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let of_device = device_sums_bytes(&*self.device, self.header.file_bytes);
-        self.sums.memory_bytes() + of_device + self.beside_bytes
+        self.header.section(SectionKind::Sums).length + of_device + self.beside_bytes
     }
 
     /// Compares whole pages that were read at `offset` with their checksums, and vertices on them with the number that they are
@@ -154,7 +168,7 @@ impl Fwg {
     /// # Errors
     /// [`GraphError::Corrupt`] with the page and its offset.
     pub fn check(&self, offset: u64, pages: &[u8]) -> Result<(), GraphError> {
-        self.sums.check(offset, pages).map_err(|bad| self.corrupt_page(bad))?;
+        self.sums()?.check(offset, pages).map_err(|bad| self.corrupt_page(bad))?;
         let width = self.header.width;
         for (at, page) in (offset..).step_by(PAGE_BYTES as usize).zip(pages.chunks_exact(PAGE_BYTES as usize))
         {
@@ -310,14 +324,16 @@ impl Fwg {
         mut part: impl FnMut(u64, &mut dyn Iterator<Item = u64>) -> Result<(), GraphError>,
     ) -> Result<(), GraphError> {
         let vertices = self.header.vertices;
-        if !self.header.is_renumbered() {
-            return part(0, &mut (0..vertices));
-        }
         let width = self.header.width;
         let (section, step) = (self.header.section(kind), READ_BYTES as u64 / 8);
         let mut bytes = Vec::new();
         for first in (0..vertices).step_by(step as usize) {
-            bytes.resize((vertices - first).min(step) as usize * width.bytes(), 0);
+            let count = (vertices - first).min(step);
+            if !self.header.is_renumbered() {
+                part(first, &mut (first..first + count))?;
+                continue;
+            }
+            bytes.resize(count as usize * width.bytes(), 0);
             self.read_at(&mut bytes, section.offset + first * width.bytes() as u64)?;
             part(first, &mut bytes.chunks_exact(width.bytes()).map(|id| width.get(id)))?;
         }

@@ -13,7 +13,7 @@ pub(crate) fn device_sums_bytes(device: &dyn Device, bytes: u64) -> u64 {
 }
 
 /// CRC-32C of each page of a stored graph from page 1 on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PageSums(Vec<u32>);
 
 impl PageSums {
@@ -35,12 +35,6 @@ impl PageSums {
             }
         }
         Ok(())
-    }
-
-    /// Bytes of memory.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        4 * self.0.capacity() as u64
     }
 }
 

@@ -79,7 +79,12 @@ pub fn read(path: &Path, edges: &mut Edges<'_>, steps: &Steps) -> Result<(), Gra
                 return Err(corrupt(&format!("list of vertex {vertex}"), lists_at + 4 * at, detail));
             }
             if directed || vertex <= neighbour {
-                edges.push(vertex, neighbour)?;
+                edges.push((vertex, neighbour), |detail| GraphError::BadInput {
+                    path: path.to_owned(),
+                    unit: "list",
+                    number: vertex + 1,
+                    detail,
+                })?;
             }
         }
         steps.add(8 + 4 * (end - begin), "importing edges")?;

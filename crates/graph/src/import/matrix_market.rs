@@ -33,7 +33,7 @@ pub fn read(path: &Path, input: &mut dyn BufRead, edges: &mut Edges<'_>) -> Resu
             return Err(lines.bad(format!("entry ({row}, {column}) is not within 1 to {vertices}")));
         }
         found += 1;
-        edges.push(row - 1, column - 1)?;
+        edges.push((row - 1, column - 1), |detail| lines.bad(detail))?;
     }
     if found == entries {
         Ok(())

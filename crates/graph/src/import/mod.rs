@@ -25,6 +25,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use crate::edges::{EdgeWriter, EdgesConfig, EdgesHeader};
+use crate::vertex::MOST_COUNT;
 use crate::{GraphError, IdWidth, Steps, VertexId};
 
 base::words! {
@@ -90,7 +91,7 @@ const BATCH: usize = 1 << 12;
 /// read a second time.
 ///
 /// # Errors
-/// Of reading and writing; [`GraphError::BadInput`], [`GraphError::VertexTooLarge`];
+/// Of reading and writing; [`GraphError::BadInput`];
 /// [`GraphError::Invalid`] if the format is not known, or is compressed and cannot be.
 pub fn import(
     input: &Path,
@@ -162,8 +163,15 @@ impl<'a> Input<'a> {
             std::fs::metadata(self.path).map_err(|e| GraphError::io("stat", self.path, e))?.len();
         steps.begin(1, file_bytes);
         let open = || open(self.path, self.compression, steps);
-        let mut edges =
-            Edges { output, options, width, origin: self.origin(), writer: None, batch: Vec::new() };
+        let mut edges = Edges {
+            output,
+            options,
+            width,
+            origin: self.origin(),
+            writer: None,
+            limit: MOST_COUNT,
+            batch: Vec::new(),
+        };
         match self.format {
             InputFormat::Snap => text::snap(self.path, &mut *open()?, &mut edges),
             InputFormat::MatrixMarket => matrix_market::read(self.path, &mut *open()?, &mut edges),
@@ -245,6 +253,8 @@ struct Edges<'a> {
     width: IdWidth,
     origin: String,
     writer: Option<EdgeWriter>,
+    /// Vertices are below this, if somebody said how many there are; otherwise what a list can hold.
+    limit: u64,
     batch: Vec<(VertexId, VertexId)>,
 }
 
@@ -258,11 +268,22 @@ impl Edges<'_> {
             width: vertices.map_or(self.width, IdWidth::for_vertices),
             origin: self.origin.clone(),
         };
+        self.limit = vertices.unwrap_or(MOST_COUNT);
         self.writer = Some(EdgeWriter::create(self.output, config)?);
         Ok(())
     }
 
-    fn push(&mut self, source: VertexId, target: VertexId) -> Result<(), GraphError> {
+    /// Adds an edge; `bad` makes the error of its place in the input.
+    fn push(
+        &mut self,
+        (source, target): (VertexId, VertexId),
+        bad: impl FnOnce(String) -> GraphError,
+    ) -> Result<(), GraphError> {
+        let (larger, limit) = (source.max(target), self.limit);
+        if larger >= limit {
+            let what = if limit == MOST_COUNT { "that a list can have" } else { "that it has" };
+            return Err(bad(format!("vertex {larger} is not below {limit}, the vertices {what}")));
+        }
         self.batch.push((source, target));
         if self.batch.len() == BATCH { self.flush() } else { Ok(()) }
     }
@@ -296,8 +317,10 @@ fn raw(
         held += read;
         let whole = held - held % pair_bytes;
         for both in bytes[..whole].chunks_exact(pair_bytes) {
-            edges.push(width.get(both), width.get(&both[width.bytes()..]))?;
             pair += 1;
+            edges.push((width.get(both), width.get(&both[width.bytes()..])), |detail| {
+                GraphError::BadInput { path: path.to_owned(), unit: "pair", number: pair, detail }
+            })?;
         }
         bytes.copy_within(whole..held, 0);
         held -= whole;

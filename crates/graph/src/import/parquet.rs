@@ -56,8 +56,13 @@ pub fn read(path: &Path, edges: &mut Edges<'_>, steps: &Steps) -> Result<(), Gra
             if sources.is_empty() || sources.len() != targets.len() {
                 return Err(failed(ParquetError::EOF("a column ends before the row group".to_owned())));
             }
-            for (source, target) in sources.iter().zip(&targets) {
-                edges.push(*source, *target)?;
+            for (number, edge) in (row + 1..).zip(sources.iter().copied().zip(targets.iter().copied())) {
+                edges.push(edge, |detail| GraphError::BadInput {
+                    path: path.to_owned(),
+                    unit: "row",
+                    number,
+                    detail,
+                })?;
             }
             row += sources.len() as u64;
             rows -= sources.len() as i64;

@@ -81,7 +81,10 @@ fn bad_lines_are_named_by_their_number() {
     );
     assert_eq!(refused("a", &[b'1'; 70_000]), "a: line 1: is longer than 65536 bytes");
     let options = ImportOptions { vertices: Some(4), ..ImportOptions::default() };
-    assert_eq!(imported("a", SNAP, options).expect_err("4"), "out.el: vertex 4 is not below 4");
+    assert_eq!(
+        imported("a", SNAP, options).expect_err("4"),
+        "a: line 5: vertex 4 is not below 4, the vertices that it has"
+    );
     assert_eq!(refused("a", b"\x00\x01\x02"), "a: its format cannot be told from its first bytes");
 }
 

@@ -101,7 +101,7 @@ pub fn snap(path: &Path, input: &mut dyn BufRead, edges: &mut Edges<'_>) -> Resu
             Some(line) if is_comment(line) => continue,
             Some(line) => pair(line),
         };
-        let (source, target) = found.map_err(|detail| lines.bad(detail))?;
-        edges.push(source, target)?;
+        let edge = found.map_err(|detail| lines.bad(detail))?;
+        edges.push(edge, |detail| lines.bad(detail))?;
     }
 }

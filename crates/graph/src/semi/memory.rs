@@ -5,7 +5,7 @@ use super::steps::CHUNK_BYTES;
 use super::{SemiConfig, UNREACHED, tree};
 use crate::fetch::{FetchConfig, PagePool, Traffic};
 use crate::format::{Fwg, Index, MOST_HEADS, PAGE_BYTES, SectionKind};
-use crate::{GraphError, IdWidth};
+use crate::{GraphError, IdWidth, MOST_THREADS};
 
 /// What the program takes by itself: code, stacks, the allocator's slack.
 const PROGRAM_BYTES: u64 = 8 << 20;
@@ -34,6 +34,8 @@ pub struct MemoryPlan {
     pub pool_beside_heads: u64,
     /// What turning the search's tree into results takes at least, after the search has given its memory back.
     pub results: u64,
+    /// Threads: those of the configuration, or as many as have room for their buffers.
+    pub threads: usize,
     /// How each thread reads.
     pub(super) fetch: FetchConfig,
 }
@@ -53,7 +55,8 @@ impl MemoryPlan {
     }
 }
 
-/// What a search of a graph takes within a budget: buffers shrink before it is refused, and what is left becomes the pool.
+/// What a search of a graph takes within a budget: buffers shrink, and then threads are fewer, before it is refused; what is left
+/// becomes the pool.
 ///
 /// # Errors
 /// [`GraphError::Memory`] if the least does not fit; [`GraphError::Invalid`] for more than 2^32 − 1 vertices.
@@ -68,11 +71,16 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let index = Index::memory_bytes(header) + graph.memory_bytes() + Traffic::memory_bytes(graph) + chunks;
     let wide = FetchConfig { engine: config.engine, ..FetchConfig::default() };
     let narrow = FetchConfig { request_bytes: LEAST_REQUEST, depth: 16, ..wide };
-    let buffers_of =
-        |fetch: &FetchConfig| config.threads as u64 * fetch.memory_bytes() + QUEUES_BYTES + PROGRAM_BYTES;
-    let fits = |fetch: &FetchConfig| vertices + index + buffers_of(fetch) <= config.memory;
-    let fetch = if fits(&wide) { wide } else { narrow };
-    let buffers = buffers_of(&fetch);
+    let mut threads = config.threads.clamp(1, MOST_THREADS);
+    let buffers_of = |fetch: &FetchConfig, threads: usize| {
+        threads as u64 * fetch.memory_bytes() + QUEUES_BYTES + PROGRAM_BYTES
+    };
+    let fits = |fetch, threads| vertices + index + buffers_of(fetch, threads) <= config.memory;
+    let fetch = if fits(&wide, threads) { wide } else { narrow };
+    while threads > 1 && !fits(&fetch, threads) {
+        threads /= 2;
+    }
+    let buffers = buffers_of(&fetch, threads);
     // Writing results comes after the search, and takes the place of its buffers, bitmaps and pages.
     let results = tree::memory_bytes(header.vertices) + graph.memory_bytes() + PROGRAM_BYTES;
     let search = vertices + index + buffers;
@@ -87,5 +95,5 @@ pub fn plan(graph: &Fwg, config: &SemiConfig) -> Result<MemoryPlan, GraphError> 
     let most = PagePool::bytes_for(header.section(SectionKind::Adjacency).length).min(POOL_MOST);
     // A search that never goes bottom-up, as on roads, has the heads' place for its pages.
     let (pool, pool_beside_heads) = (left.min(most), (left - heads).min(most));
-    Ok(MemoryPlan { vertices, index, buffers, heads, pool, pool_beside_heads, results, fetch })
+    Ok(MemoryPlan { vertices, index, buffers, heads, pool, pool_beside_heads, results, threads, fetch })
 }

@@ -99,7 +99,6 @@ pub struct Semi<'a> {
     chunks: Vec<VertexId>,
     /// Heads that an earlier search brought into memory.
     heads: OnceLock<Vec<u32>>,
-    config: SemiConfig,
 }
 
 impl<'a> Semi<'a> {
@@ -112,7 +111,7 @@ impl<'a> Semi<'a> {
         let index = graph.index()?;
         let chunks = steps::chunks(header, &mut index.cursor())?;
         let (state, heads) = (State::new(header.vertices), OnceLock::new());
-        Ok(Self { graph, index, traffic, plan, state, chunks, heads, config })
+        Ok(Self { graph, index, traffic, plan, state, chunks, heads })
     }
 
     /// Searches from a vertex, in the file's numbers.
@@ -131,7 +130,7 @@ impl<'a> Semi<'a> {
         let shared = Shared::new(self.graph, &self.state, &self.chunks, heads, stop);
         let outfit =
             Outfit { shared: &shared, index: &self.index, traffic: self.traffic, fetch: self.plan.fetch };
-        let threads = self.config.threads.max(1);
+        let threads = self.plan.threads;
         let record = std::thread::scope(|scope| {
             let crew = Crew::start(scope, threads, outfit)?;
             let engine = crew.first.engine();

@@ -4,6 +4,8 @@
 //! 2. Parents are translated in place, a block of the table of numbers at a time, whose length is what memory allows.
 //! 3. Vertices are passed on in the order of the input.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::UNREACHED;
 use crate::format::{Fwg, SectionKind};
 use crate::results::NO_LEVEL;
@@ -20,20 +22,22 @@ pub(super) fn memory_bytes(vertices: u64) -> u64 {
 /// Passes the parent and the level of each vertex on, in the order of the input. `memory` is what may be taken.
 ///
 /// # Errors
-/// Of reading the numbers, and those of `each`.
+/// Of reading the numbers, and those of `each`; [`GraphError::Interrupted`] once `stop` is set.
 pub fn in_input_order(
     graph: &Fwg,
     mut parents: Vec<u32>,
     memory: u64,
+    stop: &AtomicBool,
     mut each: impl FnMut(Option<(VertexId, u32)>) -> Result<(), GraphError>,
 ) -> Result<(), GraphError> {
     let vertices = parents.len() as u64;
     let levels = levels(&parents);
     if graph.header().is_renumbered() {
         let block = (memory.saturating_sub(vertices * 8 + vertices / 8) / 4).max(LEAST_BLOCK);
-        translate(graph, &mut parents, block)?;
+        translate(graph, &mut parents, block, stop)?;
     }
     graph.numbers(SectionKind::OldToNew, |_, part| {
+        check_stop(stop)?;
         for new in part {
             match parents[new as usize] {
                 UNREACHED => each(None)?,
@@ -42,6 +46,13 @@ pub fn in_input_order(
         }
         Ok(())
     })
+}
+
+fn check_stop(stop: &AtomicBool) -> Result<(), GraphError> {
+    if stop.load(Ordering::Relaxed) {
+        return Err(GraphError::Interrupted { during: "writing results" });
+    }
+    Ok(())
 }
 
 /// The level of each vertex.
@@ -69,11 +80,12 @@ fn levels(parents: &[u32]) -> Vec<u32> {
 }
 
 /// Replaces the file's numbers by the input's, `block` entries of the table at a time.
-fn translate(graph: &Fwg, parents: &mut [u32], block: u64) -> Result<(), GraphError> {
+fn translate(graph: &Fwg, parents: &mut [u32], block: u64, stop: &AtomicBool) -> Result<(), GraphError> {
     let mut done = vec![0_u64; parents.len().div_ceil(64)];
     let mut table: Vec<u32> = Vec::new();
     let mut first_of_block = 0;
     graph.numbers(SectionKind::NewToOld, |_, part| {
+        check_stop(stop)?;
         table.extend(part.map(|old| old as u32));
         let end = first_of_block + table.len() as u64;
         if table.len() as u64 >= block || end == parents.len() as u64 {

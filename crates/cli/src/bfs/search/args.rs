@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use base::IoEngine;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
 use crate::values::{self, BadValue};
 
@@ -18,29 +18,39 @@ pub enum SearchCommand {
     Bench(BenchArgs),
 }
 
-/// How a graph can be searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Algorithm {
-    /// By the graph, the budget and the drive
-    Auto,
-    /// Sorting, nothing in memory but the budget (Munagala and Ranade); undirected graphs
-    Mr,
-    /// The same with clusters, for graphs of large diameter (Mehlhorn and Meyer)
-    Mm,
-    /// Vertices in memory, edges on the drive, direction-optimizing
-    Semi,
+base::words! {
+    /// How a graph can be searched.
+    pub enum Algorithm {
+        /// By the graph, the budget and the drive.
+        Auto = "auto",
+        /// Vertices in memory, edges on the drive, direction-optimizing.
+        Semi = "semi",
+        /// Sorting, nothing in memory but the budget (Munagala and Ranade); undirected graphs.
+        Mr = "mr",
+        /// The same with clusters, for graphs of large diameter (Mehlhorn and Meyer).
+        Mm = "mm",
+    }
 }
 
-impl Algorithm {
-    /// Its name.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Mr => "mr",
-            Self::Mm => "mm",
-            Self::Semi => "semi",
-        }
+/// The most threads that can be asked for.
+const MOST_THREADS: usize = 1024;
+
+fn threads(text: &str) -> Result<usize, BadValue> {
+    match values::whole::<usize>(text)? {
+        threads @ 1..=MOST_THREADS => Ok(threads),
+        threads => Err(BadValue::new(
+            format!("{threads} is not from 1 to {MOST_THREADS}"),
+            "leave it out for one a CPU; fewer run where memory has no room for the buffers of all",
+        )),
     }
+}
+
+/// Engines that read through descriptors of files and block devices.
+const ENGINES: [IoEngine; 4] = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
+
+fn engine(text: &str) -> Result<IoEngine, BadValue> {
+    let unknown = || values::unknown_word(text, &ENGINES.map(IoEngine::word));
+    ENGINES.into_iter().find(|engine| engine.word() == text).ok_or_else(unknown)
 }
 
 /// `flashwright bfs run`.
@@ -62,17 +72,17 @@ pub struct RunArgs {
     /// A file of up to 64 vertices, one a line, searched from at once
     #[arg(long, value_name = "FILE", conflicts_with_all = ["source", "algorithm"])]
     pub sources: Option<PathBuf>,
-    /// How
-    #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "auto")]
+    /// semi (vertices in memory), mr (sorting, nothing in memory but buffers), mm (the same, for large diameters), or auto
+    #[arg(long, value_name = "ALGORITHM", default_value = "auto", value_parser = values::word::<Algorithm>)]
     pub algorithm: Algorithm,
     /// The most memory to use
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
     pub memory: u64,
     /// Threads [default: one a CPU]
-    #[arg(long, value_name = "N", value_parser = values::whole::<usize>)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// auto, io_uring, libaio or psync
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = values::word::<IoEngine>)]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = engine)]
     pub ioengine: IoEngine,
     /// Where mr, mm and --sources with --output keep what does not fit in memory [default: beside the graph]
     #[arg(long, value_name = "DIR")]
@@ -130,8 +140,8 @@ pub struct BenchArgs {
     /// The graph, or the device it lies on
     #[arg(value_name = "FILE.fwg")]
     pub graph: String,
-    /// How
-    #[arg(long, value_enum, value_name = "ALGORITHM", default_value = "semi")]
+    /// semi (vertices in memory), mr (sorting, nothing in memory but buffers), mm (the same, for large diameters), or auto
+    #[arg(long, value_name = "ALGORITHM", default_value = "semi", value_parser = values::word::<Algorithm>)]
     pub algorithm: Algorithm,
     /// Media to compare, each with a copy of the graph, for example memory=/dev/shm,flash=/nvme,disk=/mnt
     #[arg(long, value_name = "NAME=DIR,…", value_delimiter = ',', value_parser = tier)]
@@ -146,10 +156,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SIZE", default_value = "256m", value_parser = values::positive_size)]
     pub memory: u64,
     /// Threads [default: one a CPU]
-    #[arg(long, value_name = "N", value_parser = values::whole::<usize>)]
+    #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
     /// auto, io_uring, libaio or psync
-    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = values::word::<IoEngine>)]
+    #[arg(long, value_name = "ENGINE", default_value = "auto", value_parser = engine)]
     pub ioengine: IoEngine,
     /// Where mr and mm keep what does not fit in memory, and results that are validated [default: beside the graph]
     #[arg(long, value_name = "DIR", conflicts_with = "tiers")]

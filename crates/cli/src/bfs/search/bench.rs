@@ -25,14 +25,7 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
     }
     let stop = signals::stop_flag()?;
     let graph = Fwg::open(&args.graph)?;
-    // A copy on each medium has its checksums in memory.
-    let open = graph.memory_bytes() * args.tiers.len().max(1) as u64;
-    if let Some(needed) = args.edges.as_ref().map(|_| open + validate::memory_bytes(graph.header().vertices))
-        && needed > args.memory
-    {
-        let (purpose, budget) = ("validating a search of this graph".to_owned(), args.memory);
-        return Err(GraphError::Memory { purpose, needed, budget }.into());
-    }
+    check_memory(&graph, args)?;
     let keys = keys(&graph, args)?;
     if !args.tiers.is_empty() {
         return tiers::bench(args, graph, &keys, &stop);
@@ -52,7 +45,23 @@ pub fn bench(args: &BenchArgs) -> Result<(), Failure> {
         searcher::progress(searches.len(), keys.len());
     }
     let document = document(args, &graph, choice, searches);
-    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+    if args.json { output::print_document(&document) } else { crate::bfs::print_page(&text(&document)) }
+}
+
+/// Fails if the graph's checksums, of which a copy on each medium has its own, or what validates a search beside them, take more
+/// than the budget.
+fn check_memory(graph: &Fwg, args: &BenchArgs) -> Result<(), GraphError> {
+    let open = graph.memory_bytes() * args.tiers.len().max(1) as u64;
+    let (purpose, needed) = match args.edges {
+        Some(_) => {
+            ("validating a search of this graph", open + validate::memory_bytes(graph.header().vertices))
+        }
+        None => ("the checksums of this graph", open),
+    };
+    if needed <= args.memory {
+        return Ok(());
+    }
+    Err(GraphError::Memory { purpose: purpose.to_owned(), needed, budget: args.memory })
 }
 
 /// Vertices with neighbours, in the input's numbers.

@@ -344,7 +344,7 @@ pub struct SourceDocument {
     pub levels: Vec<u64>,
     /// Distances to all vertices reached, added up.
     pub distances: u64,
-    /// Other vertices reached by the mean distance to them.
+    /// Other vertices reached, divided by the sum of the distances to them.
     pub closeness: f64,
     /// The sources from which this one is reached.
     pub reached_by: Vec<u64>,

@@ -17,21 +17,26 @@ use crate::signals;
 /// What the program takes by itself, the kernel's memory for it included.
 const PROGRAM_BYTES: u64 = 9 << 20;
 
+/// The least for the searches' own buffers.
+const LEAST_BYTES: u64 = 4 << 20;
+
 /// Searches with everything but buffers on temporary space.
 pub fn run(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let (graph, header, budget) = (job.graph, job.graph.header(), job.config.memory);
     let fixed = PROGRAM_BYTES + graph.memory_bytes();
-    let Some(memory) = budget.checked_sub(fixed).filter(|memory| *memory > 0) else {
-        let (purpose, needed) = ("a search outside memory".to_owned(), fixed + (4 << 20));
+    let Some(memory) = budget.checked_sub(fixed).filter(|memory| *memory >= LEAST_BYTES) else {
+        let (purpose, needed) = ("a search outside memory".to_owned(), fixed + LEAST_BYTES);
         return Err(GraphError::Memory { purpose, needed, budget }.into());
     };
+    graph.load()?;
     let threads = job.config.threads;
     let options = ExternalSearchOptions::in_directory(graph, &job.scratch, memory, threads)
         .map_err(GraphError::from)?;
     let (account, loaded) = (Account::open(graph.clock()), graph.plain_bytes_read());
-    let (word, tree) = unless_stopped(job, || match choice.algorithm {
-        Algorithm::Mm => ("mm", mehlhorn_meyer(graph, job.source, &options)),
-        _ => ("mr", munagala_ranade(graph, job.source, &options)),
+    let tree = unless_stopped(job, || match choice.algorithm {
+        Algorithm::Mr => munagala_ranade(graph, job.source, &options),
+        Algorithm::Mm => mehlhorn_meyer(graph, job.source, &options),
+        Algorithm::Semi | Algorithm::Auto => unreachable!("is searched with its vertices in memory"),
     });
     let mut tree = tree?;
     let writer = drain(job, &mut tree)?;
@@ -44,7 +49,7 @@ pub fn run(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
         schema: "flashwright.bfs/1",
         graph: graph.path().display().to_string(),
         source: job.source,
-        algorithm: word,
+        algorithm: choice.algorithm.word(),
         reason: choice.reason,
         drive: choice.drive.map(DriveDocument::of),
         reached: figures.reached,

@@ -28,6 +28,7 @@ pub fn run(args: &RunArgs, graph: &Fwg, list: &Path, stop: &AtomicBool) -> Resul
     if output::is_watched() {
         output::tell(&format!("{} of memory for {} searches\n", units::bytes(plan.bytes), sources.len()));
     }
+    graph.load()?;
     let searches = Searches { args, graph, sources: &sources, config, stop };
     let (loaded, traffic) = (graph.plain_bytes_read(), Traffic::of(graph));
     let account = Account::open(graph.clock());
@@ -62,10 +63,10 @@ pub fn run(args: &RunArgs, graph: &Fwg, list: &Path, stop: &AtomicBool) -> Resul
         scratch_bytes_read: usage.bytes_read,
         scratch_bytes_written: usage.bytes_written,
         outputs_s: written.map(|(_, time)| time.as_secs_f64()),
-        time: TimeDocument::of(&account, config.threads, 0.0),
+        time: TimeDocument::of(&account, record.threads, 0.0),
         sources: each.collect(),
     };
-    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+    if args.json { output::print_document(&document) } else { crate::bfs::print_page(&text(&document)) }
 }
 
 /// What is searched, and with what.

@@ -70,12 +70,12 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         stop: &stop,
     };
     let (document, _) = job.search(choice)?;
-    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+    if args.json { output::print_document(&document) } else { super::print_page(&text(&document)) }
 }
 
 /// Refuses to replace what is no file of results.
 fn check_results(output: &Path) -> Result<(), Failure> {
-    let is_one: fn(&Path) -> bool = |path| Results::open(path).is_ok() || is_results_table(path);
+    let is_one: fn(&Path) -> bool = |path| Results::header_of(path).is_ok() || is_results_table(path);
     super::check_new_file(output, Some(("file of results", is_one)))
 }
 
@@ -214,9 +214,9 @@ fn about(seconds: f64) -> String {
 
 fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let graph = job.graph;
-    let stored = graph.stored_number(job.source)?;
     let traffic = Traffic::of(graph);
     let mut semi = Semi::new(graph, &traffic, job.config)?;
+    let stored = graph.stored_number(job.source)?;
     let loaded = graph.plain_bytes_read();
     let account = Account::open(graph.clock());
     let record = semi.search(stored, job.stop)?;
@@ -238,7 +238,7 @@ fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
         schema: "flashwright.bfs/1",
         graph: graph.path().display().to_string(),
         source: job.source,
-        algorithm: "semi",
+        algorithm: Algorithm::Semi.word(),
         reason: choice.reason,
         drive: choice.drive.map(DriveDocument::of),
         reached: record.reached,
@@ -261,7 +261,7 @@ fn semi(job: &Job<'_>, choice: Choice) -> Result<Found, Failure> {
     let Some(mut writer) = job.output.writer(graph.header().vertices, job.source)? else {
         return Ok((document, None));
     };
-    in_input_order(graph, parents, plan.for_tree(graph), |found| writer.vertex(found))?;
+    in_input_order(graph, parents, plan.for_tree(graph), job.stop, |found| writer.vertex(found))?;
     Ok((document, writer.finish()?))
 }
 

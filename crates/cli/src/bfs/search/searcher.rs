@@ -53,7 +53,7 @@ impl<'a> Searcher<'a> {
         let (found, results) = job.search(self.choice.clone())?;
         let mut edges = super::edges(graph, found.entries);
         if let (Some(list), Some(results)) = (&args.edges, &results) {
-            let verdict = validate::against(results, list, graph.header())?;
+            let verdict = validate::against(results, list, graph.header(), self.stop)?;
             validate::failure(&verdict, Path::new(&format!("the search from {source}")))?;
             edges = verdict.component_edges;
         }

@@ -76,7 +76,7 @@ pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> R
         validated: args.edges.is_some(),
         tiers: documents(tiers),
     };
-    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+    if args.json { output::print_document(&document) } else { crate::bfs::print_page(&text(&document)) }
 }
 
 /// No two media may have one name.

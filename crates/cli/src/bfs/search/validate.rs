@@ -1,6 +1,7 @@
 //! `bfs validate`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use graph::GraphError;
 use graph::edges::EdgeList;
@@ -11,16 +12,16 @@ use graph::validate::{Validator, Verdict};
 use super::args::ValidateArgs;
 use super::documents::{ValidateDocument, ViolationDocument};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, signals};
 
 /// Blocks of the edge list that are read at once.
 const READ_DEPTH: u32 = 4;
 
 /// Checks results; exit code 1 if they are wrong.
 pub fn validate(args: &ValidateArgs) -> Result<(), Failure> {
+    let stop = signals::stop_flag()?;
     let graph = Fwg::open(&args.graph)?;
-    let results = Results::open(&args.results)?;
-    let found = results.header().vertices;
+    let found = Results::header_of(&args.results)?.vertices;
     if found != graph.header().vertices {
         let vertices = graph.header().vertices;
         return Err(Failure::invalid(format!(
@@ -30,7 +31,8 @@ pub fn validate(args: &ValidateArgs) -> Result<(), Failure> {
         ))
         .hint("name the results of a search of this graph"));
     }
-    let verdict = against(&results, &args.edges, graph.header())?;
+    let results = Results::open(&args.results)?;
+    let verdict = against(&results, &args.edges, graph.header(), &stop)?;
     let document = ValidateDocument {
         schema: "flashwright.bfs-validate/1",
         valid: verdict.violations.is_empty(),
@@ -61,6 +63,7 @@ pub fn against(
     results: &Results,
     edges: &Path,
     header: &graph::format::Header,
+    stop: &AtomicBool,
 ) -> Result<Verdict, GraphError> {
     let list = EdgeList::open(edges)?;
     if list.header().vertices != header.vertices || list.header().edges != header.input_edges {
@@ -77,6 +80,9 @@ pub fn against(
     let mut validator = Validator::new(results, header.directed)?;
     let mut scan = list.scan(0..list.header().blocks(), READ_DEPTH)?;
     while let Some((_, pairs)) = scan.next_block()? {
+        if stop.load(Ordering::Relaxed) {
+            return Err(GraphError::Interrupted { during: "validating" });
+        }
         validator.edges(pairs.iter());
     }
     Ok(validator.finish())

@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
 use storage::device::{DeviceKind, Geometry};
+use storage::locks::{self, Attempt};
 
 use super::*;
 
