@@ -82,6 +82,25 @@ fn wrong_requests_are_named_with_a_hint() {
         "error: thesis: is not an edge list (.el)\n\
          hint: bfs generate and bfs import make edge lists, bfs build makes graphs\n",
     );
+    refused(
+        folder,
+        &["bfs", "build", "none.el", "--output", "a.fwg"],
+        2,
+        "error: none.el: cannot open: No such file or directory (os error 2)\nhint: name a file that is there\n",
+    );
+    refused(
+        folder,
+        &["bfs", "build", "a.el", "--output", "none/a.fwg"],
+        2,
+        "error: --output=none/a.fwg: there is no directory none\nhint: make it first, or name another file\n",
+    );
+    refused(
+        folder,
+        &["bfs", "run", "a.fwg", "--source", "0", "--threads", "0"],
+        2,
+        "error: --threads=0: 0 is not from 1 to 1024\n\
+         hint: leave it out for one a CPU; fewer run where memory has no room for the buffers of all\n",
+    );
     let unknown = run(folder, &["bfs", "generate", "--scale", "4", "--kind", "kroneker", "--output", "b.el"]);
     assert_eq!(unknown.code, 2);
     assert!(unknown.err.contains("did you mean kronecker?"), "{}", unknown.err);
@@ -421,6 +440,27 @@ fn auto_asks_the_drive_where_vertices_do_not_fit_and_says_so() {
     let search = ["bfs", "run", "a.fwg", "--source", "0", "--memory", "256m", "--json"];
     let found = json(folder, &search);
     assert_eq!((found["algorithm"].as_str(), found["drive"].is_null()), (Some("semi"), true));
+}
+
+/// Rows go on below their values, and tables are left as they are.
+#[test]
+fn pages_are_as_wide_as_the_terminal() {
+    let place = place();
+    let folder = place.path();
+    built(folder);
+    std::fs::write(folder.join("keys"), "3\n4\n").expect("writes");
+    for arguments in [
+        &["bfs", "info", "a.fwg"][..],
+        &["bfs", "run", "a.fwg", "--source", "3"],
+        &["bfs", "run", "a.fwg", "--source", "3", "--algorithm", "mr"],
+        &["bfs", "run", "a.fwg", "--sources", "keys"],
+        &["bfs", "bench", "a.fwg", "--keys", "2"],
+    ] {
+        let came = common::finish(command(folder, arguments).env("COLUMNS", "80"));
+        assert_eq!(came.code, 0, "{came:#?}");
+        let long: Vec<_> = came.out.lines().filter(|line| line.chars().count() > 80).collect();
+        assert!(long.is_empty(), "{arguments:?}: {long:#?}");
+    }
 }
 
 #[test]

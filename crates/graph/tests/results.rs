@@ -8,10 +8,11 @@ use std::sync::atomic::AtomicBool;
 
 use base::IoEngine;
 use common::{Edges, adjacency, grid, kronecker, levels, store, ten};
+use graph::GraphError;
 use graph::fetch::Traffic;
 use graph::format::{Fwg, Order};
 use graph::results::{Results, ResultsWriter, is_results_table};
-use graph::semi::{Semi, SemiConfig, in_input_order};
+use graph::semi::{Semi, SemiConfig, UNREACHED, in_input_order};
 use graph::validate::{Validator, Verdict};
 
 fn search(path: &Path, edges: &Edges, source: u64, memory: u64) -> Results {
@@ -176,6 +177,20 @@ fn each_check_finds_what_it_is_for() {
     assert_eq!(checks_failed(|v, right| if v == 10 { Some((3, 4)) } else { right }), [5]);
     let half = |v, right| if v == 11 { Some((1 << 31, 3)) } else { right };
     assert_eq!(checks_failed(half), [1, 5]);
+}
+
+#[test]
+fn writing_results_can_be_stopped() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("g.fwg");
+    for order in [Order::Degree, Order::Given] {
+        store(&path, &kronecker(10, 8, 2), order, 1);
+        let graph = Fwg::open(path.to_str().expect("a name")).expect("opens");
+        let stop = AtomicBool::new(true);
+        let stopped =
+            in_input_order(&graph, vec![UNREACHED; 1024], 64 << 20, &stop, |_| panic!("is written"));
+        assert!(matches!(stopped, Err(GraphError::Interrupted { .. })), "{stopped:?}");
+    }
 }
 
 #[test]
