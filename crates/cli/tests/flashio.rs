@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{command, ended_and_printed, fits_schema, json, names, place, refused, signal, skipped};
+use common::{
+    command, ended_and_printed, fits_schema, json, names, place, refused, signal, skipped, unmounted,
+};
 use serde_json::Value;
 
 /// Small work, which a build without optimisation does in time.
@@ -370,12 +372,7 @@ struct Mounted(PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let done = Command::new("umount").arg(&self.0).status();
-        assert!(
-            done.is_ok_and(|done| done.success()) || std::thread::panicking(),
-            "{} stays",
-            self.0.display()
-        );
+        assert!(unmounted(&self.0) || std::thread::panicking(), "{} stays", self.0.display());
     }
 }
 

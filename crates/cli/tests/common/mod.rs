@@ -65,6 +65,19 @@ pub fn finish(command: &mut Command) -> Came {
     }
 }
 
+/// Whether a mount could be undone. The kernel lets go of the files of a process that had rings (io_uring_setup(2)) only some time
+/// after it has ended.
+pub fn unmounted(point: &Path) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let is_gone = Command::new("umount").arg(point).output().is_ok_and(|output| output.status.success());
+        if is_gone || Instant::now() >= until {
+            return is_gone;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 /// Runs what has to work.
 pub fn works(folder: &Path, arguments: &[&str]) -> Came {
     let came = run(folder, arguments);

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nbd::server::{Exports, Policy, negotiate};
 use nbd::stream::Stream;
@@ -136,6 +136,19 @@ fn found(program: &str) -> Option<PathBuf> {
 /// are gigabytes of memory.
 pub fn tool(program: &str) -> Command {
     Command::new(found(program).unwrap_or_else(|| panic!("{program} is not installed")))
+}
+
+/// Whether a mount could be undone. The kernel lets go of the files of a process that had rings (io_uring_setup(2)) only some time
+/// after it has ended.
+pub fn unmounted(point: &Path) -> bool {
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let is_gone = tool("umount").arg(point).output().is_ok_and(|output| output.status.success());
+        if is_gone || Instant::now() >= until {
+            return is_gone;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn ran(program: &str, arguments: &[&str]) -> String {

@@ -9,6 +9,7 @@ use stage::{ErrorClass, State, Verb};
 use stage_service::{Mover, MoverConfig};
 
 use crate::child::{Ended, Hit, Order, Report, Strike, run};
+use crate::device;
 use crate::world::{Scenario, World, memory, names};
 
 /// A file system of its own, until this goes.
@@ -52,7 +53,7 @@ impl MountedTier {
     }
 
     fn unmount(&self) {
-        assert!(ran("umount", &[self.point().to_str().unwrap()]), "{:?} is not unmounted", self.point());
+        assert!(device::unmounted(&self.point()), "{:?} is not unmounted", self.point());
     }
 }
 
@@ -133,7 +134,7 @@ fn another_file_system_on_the_same_device_is_not_taken_for_the_one_that_was_moun
         println!("SKIP a loop device that is used twice: it takes root, loop devices and mkfs.xfs");
         return;
     };
-    let unmounted = || ran("umount", &[point.to_str().unwrap()]) && losetup(&["--detach", &device]).is_some();
+    let unmounted = || device::unmounted(&point) && losetup(&["--detach", &device]).is_some();
     let mounted = || ran("mount", &["-t", "xfs", &device, point.to_str().unwrap()]);
     let report = mounted().then(|| {
         let (mut world, state) = world(Verb::Copy, &memory(), &point);

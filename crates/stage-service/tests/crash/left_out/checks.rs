@@ -11,6 +11,7 @@ use stage::{Place, State, Verb};
 use super::strict::{stored, with_semaphore};
 use super::{Mutant, order};
 use crate::child::{Change, Ended, Hit, Order, Report, Strike, run};
+use crate::device;
 use crate::identity::{Mounted, Overlay};
 use crate::world::{Scenario, World, copy, file, flip, part_in, part_of};
 
@@ -307,7 +308,7 @@ pub fn unmounted(left: &Mutant) -> Vec<String> {
     let mut begun = order(&world, &Mutant::none());
     begun.kill_at = Some(Barrier::Name.word().to_owned());
     killed(&begun);
-    ran("umount", &[tier.as_os_str()]);
+    assert!(device::unmounted(&tier));
     run(&order(&world, left));
     let under = crate::world::names(&tier);
     if under.is_empty() { Vec::new() } else { vec![format!("under the mount point: {under:?}")] }
