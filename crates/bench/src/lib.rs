@@ -9,12 +9,10 @@
 //! - [`precondition`] brings a target into a known state; [`saturation`] watches it lose its freshness.
 //! - [`ladder`] measures every level from the first cache to the last disk.
 //! - [`lies`] compares what was asked with what was seen, and warns.
-//! - [`fio`] reads fio's job files and writes fio's JSON.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod acts;
-pub mod fio;
 pub mod ladder;
 pub mod lies;
 #[cfg(test)]

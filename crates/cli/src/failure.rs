@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use base::ErrorClass;
-use bench::fio::JobFileError;
 use bench::problem::Problem;
+use fio::JobFileError;
 use measure::UnansweredRequest;
 use measure::workload::InvalidWorkload;
 use schemars::JsonSchema;

@@ -7,9 +7,9 @@
 use std::error::Error as _;
 use std::ffi::OsString;
 
-use bench::fio::{KeySupport, keys};
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use fio::{KeySupport, keys};
 
 use crate::failure::Failure;
 use crate::output;

@@ -103,7 +103,7 @@ pub struct Aside {
 pub type ByPriority = BTreeMap<u16, Histogram>;
 
 /// Adds the latencies of `part`, priority by priority.
-pub(crate) fn merge_priorities(sum: &mut ByPriority, part: &ByPriority) {
+pub fn merge_priorities(sum: &mut ByPriority, part: &ByPriority) {
     for (priority, latency) in part {
         sum.entry(*priority).or_default().merge(latency);
     }
@@ -137,7 +137,7 @@ pub struct Floor {
 
 impl Floor {
     /// What it asks of these directions; None if that is nothing.
-    pub(crate) fn of(self, directions: &[usize]) -> Option<Self> {
+    pub fn of(self, directions: &[usize]) -> Option<Self> {
         let only = |rates: [u64; 3]| [0, 1, 2].map(|at| if directions.contains(&at) { rates[at] } else { 0 });
         let floor = Self { bytes: only(self.bytes), ios: only(self.ios), ..self };
         (floor.bytes != [0; 3] || floor.ios != [0; 3]).then_some(floor)

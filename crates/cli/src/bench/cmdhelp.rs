@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bench::fio::{KeyInfo, KeySupport, keys};
+use fio::{KeyInfo, KeySupport, keys};
 
 use crate::failure::Failure;
 

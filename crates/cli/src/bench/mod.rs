@@ -4,7 +4,7 @@
 //! 2. [`run`]: files that are to be made are made, then the groups run one after the other.
 //!    Before them the target is brought into the state asked for ([`prepare`]).
 //! 3. [`figures`], [`text`]: what came of it, for programs and for people; fio's forms come from
-//!    [`bench::fio::json`].
+//!    [`fio::json`].
 //!
 //! Several processes that do it together are [`tasks`].
 //!
@@ -24,9 +24,9 @@ pub mod tasks;
 pub mod text;
 pub mod wsat;
 
-use bench::fio::json::{GlobalInfo, JobResult, document};
 use bench::run::conduct::Aside;
 use bench::run::search::Searched;
+use fio::json::{GlobalInfo, JobResult, document};
 use storage::device::DeviceSpec;
 
 use crate::failure::Failure;
@@ -90,7 +90,7 @@ fn rendered(format: OutputFormat, request: &Request, run: &Run<'_>) -> Result<St
     }
 }
 
-fn fio(request: &Request, run: &Run<'_>, plus: bool) -> bench::fio::json::Document {
+fn fio(request: &Request, run: &Run<'_>, plus: bool) -> fio::json::Document {
     let results: Vec<JobResult<'_>> = run
         .done
         .iter()

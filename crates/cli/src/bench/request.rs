@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bench::acts::Act;
-use bench::fio::JobFile;
 use bench::{precondition, saturation};
+use fio::JobFile;
 use measure::{Workload, options};
 
 use super::args::{BenchArgs, WorkloadArgs};
@@ -51,7 +51,7 @@ pub struct Job {
     /// What to do about a target that is not there.
     pub missing: Missing,
     /// The job of a job file that it comes from.
-    pub fio: Option<Box<bench::fio::Job>>,
+    pub fio: Option<Box<fio::Job>>,
 }
 
 /// What to do about a target that does not exist.
@@ -161,7 +161,7 @@ fn read_job_file(args: &BenchArgs, path: &Path) -> Result<Read, Failure> {
         }
         Ok::<_, Failure>(job)
     };
-    let group = |group: bench::fio::Group| group.jobs.into_iter().map(job).collect::<Result<Vec<_>, _>>();
+    let group = |group: fio::Group| group.jobs.into_iter().map(job).collect::<Result<Vec<_>, _>>();
     Ok(Read {
         groups: file.groups.into_iter().map(group).collect::<Result<_, _>>()?,
         global_options: file.global_options,
@@ -179,7 +179,7 @@ fn filename(target: &str) -> String {
     path.display().to_string().replace(':', "\\:")
 }
 
-fn fio_job(job: bench::fio::Job) -> Job {
+fn fio_job(job: fio::Job) -> Job {
     let missing = match job.file_bytes() {
         _ if job.is_export || !job.allow_file_create || !works_on_target(&job) => Missing::Refuse,
         Some(bytes) if !job.create_on_open && (job.workload.rw.reads() || job.overwrite) => {
@@ -203,12 +203,12 @@ fn fio_job(job: bench::fio::Job) -> Job {
 }
 
 /// Whether a job of a job file works on a file or device that is opened as a target.
-fn works_on_target(job: &bench::fio::Job) -> bool {
+fn works_on_target(job: &fio::Job) -> bool {
     job.act.is_none_or(Act::is_on_file)
 }
 
 /// What a job works on whose requests move no data.
-fn acted_on(job: &bench::fio::Job) -> String {
+fn acted_on(job: &fio::Job) -> String {
     match (job.act, job.files.as_slice()) {
         (Some(Act::Names(_)), [only]) => only.display().to_string(),
         (Some(Act::Names(_)), [first, .., last]) => {

@@ -345,7 +345,7 @@ fn enough_memory(group: &[Job]) -> Result<(), ActError> {
 fn acted_on(
     act: Act,
     job: &Job,
-    fio: &bench::fio::Job,
+    fio: &fio::Job,
     stop: &AtomicBool,
     made: &mut Vec<Arc<Names>>,
 ) -> Result<Arc<dyn device::Device>, ActError> {

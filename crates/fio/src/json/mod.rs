@@ -27,9 +27,9 @@ use measure::RunRecord;
 use serde::Serialize;
 
 use super::draft::Reporting;
-use crate::run::conduct::ByPriority;
-use crate::run::search::LatencyGoal;
-use crate::run::steady::Steadiness;
+use bench::run::conduct::ByPriority;
+use bench::run::search::LatencyGoal;
+use bench::run::steady::Steadiness;
 pub use drives::DiskUtil;
 pub use latency::Latency;
 pub use parts::{Direction, JobReport, OfPriority, Sync};

@@ -21,9 +21,9 @@ use super::keywords;
 use super::lines::{self, Environment, Section, Setting, Source};
 use super::paths::{Paths, length, paths, too_many};
 use super::resolve;
-use crate::acts::Act;
-use crate::run::cohorts::{Arrangement, Ends};
-use crate::run::conduct::Conduct;
+use bench::acts::Act;
+use bench::run::cohorts::{Arrangement, Ends};
+use bench::run::conduct::Conduct;
 
 /// A job file that can be run.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use measure::workload::{NumberList, SizeShare};
 
-use super::super::error::Problem;
-use super::super::values;
 use super::{Draft, MAX_SPLITS};
+use crate::error::Problem;
+use crate::values;
 
 fn count(value: Option<&str>, lowest: u32, highest: u32) -> Result<u32, Problem> {
     values::number32(values::required(value)?, lowest, highest)

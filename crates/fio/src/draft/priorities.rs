@@ -3,10 +3,10 @@
 use measure::workload::IoEngine;
 use storage::usage::{IoClass, IoPriority};
 
-use super::super::error::Problem;
-use super::super::values::{self, ByDirection};
 use super::{Draft, MAX_SPLITS};
-use crate::run::priorities::{PriorityShare, RequestPriorities};
+use crate::error::Problem;
+use crate::values::{self, ByDirection};
+use bench::run::priorities::{PriorityShare, RequestPriorities};
 
 /// The option at fault, and what is wrong with it.
 type Fault = (&'static str, Problem);

@@ -8,7 +8,7 @@ use measure::RunRecord;
 use measure::record::DirectionCounts;
 
 use super::JobResult;
-use crate::run::conduct::{ByPriority, merge_priorities};
+use bench::run::conduct::{ByPriority, merge_priorities};
 
 /// The results of each entry, in the order of their first.
 pub(super) fn entries<'r, 'a>(results: &'r [JobResult<'a>]) -> Vec<Vec<&'r JobResult<'a>>> {

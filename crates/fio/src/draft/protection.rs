@@ -7,10 +7,10 @@ use measure::workload::ZoneMode;
 use storage::device::ProtectionAction;
 use storage::engine::{Protection, TagChecks};
 
-use super::super::error::Problem;
-use super::super::resolve::Fault;
-use super::super::values;
 use super::Draft;
+use crate::error::Problem;
+use crate::resolve::Fault;
+use crate::values;
 
 /// What was said of metadata.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bench::fio::json::{GlobalInfo, JobResult, document};
-use bench::fio::{JobFile, Reporting};
+use fio::json::{GlobalInfo, JobResult, document};
+use fio::{JobFile, Reporting};
 use measure::record::{
     DirectionCounts, DriveCounts, EngineFacts, HostFacts, JobCounts, ProcessCounts, RunRecord, SCHEMA,
     Sample, TargetFacts,
@@ -117,7 +117,7 @@ fn close(value: &Value, expected: f64) -> bool {
 fn figures_are_the_records() {
     let record = mixed();
     let json = to_fio_json(&[JobResult::of_workload(&record)], &info(false));
-    assert_eq!(json["fio version"], bench::fio::json::VERSION);
+    assert_eq!(json["fio version"], fio::json::VERSION);
     assert_eq!(json["timestamp"], 1_795_197_208u64);
     assert_eq!(json["time"], "Fri Nov 20 17:53:28 2026");
     assert_eq!(json["global options"]["direct"], "1");

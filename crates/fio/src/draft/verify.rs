@@ -2,9 +2,9 @@
 
 use measure::workload::{DataPattern, Verify};
 
-use super::super::error::Problem;
-use super::super::values;
 use super::Draft;
+use crate::error::Problem;
+use crate::values;
 
 pub fn verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let word = values::required(value)?;

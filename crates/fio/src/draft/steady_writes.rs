@@ -2,9 +2,9 @@
 
 use measure::pattern::SteadyWrites;
 
-use super::super::error::Problem;
-use super::super::values;
 use super::Draft;
+use crate::error::Problem;
+use crate::values;
 
 /// What a section says of such a pass.
 #[derive(Debug, Clone)]

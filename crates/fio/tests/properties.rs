@@ -4,18 +4,18 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use bench::fio::{JobFile, keys, options_of};
+use fio::{JobFile, keys, options_of};
 use measure::Workload;
 use measure::workload::{DataPattern, IoEngine, RandomDistribution, RateProcess, Rw, SizeShare, Verify};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-fn parse(text: &str) -> Result<JobFile, bench::fio::JobFileError> {
+fn parse(text: &str) -> Result<JobFile, fio::JobFileError> {
     JobFile::parse(text, Path::new("p.fio"), &|name| Some(format!("<{name}>")))
 }
 
 /// What an error must have, whatever it is about.
-fn is_helpful(error: &bench::fio::JobFileError) -> bool {
+fn is_helpful(error: &fio::JobFileError) -> bool {
     !error.hint().is_empty() && error.to_string().starts_with(['p', 'c'])
 }
 

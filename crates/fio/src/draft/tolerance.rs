@@ -1,9 +1,9 @@
 //! Options of failures that a job lives with.
 
-use super::super::error::Problem;
-use super::super::values;
 use super::Draft;
-use crate::run::tolerance::Tolerance;
+use crate::error::Problem;
+use crate::values;
+use bench::run::tolerance::Tolerance;
 
 /// The kernel's names of errors from 1 on, as far as fio knows them.
 const NAMES: [&str; 34] = [

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use bench::fio::{JobFile, JobFileError, options_of};
 use bench::run::cohorts::{Arrangement, Ends};
+use fio::{JobFile, JobFileError, options_of};
 use measure::Workload;
 use measure::workload::{
     CpusAllowedPolicy, IoEngine, Pages, RandomDistribution, RateProcess, Rw, SizeShare, Verify, WriteSync,
@@ -15,7 +15,7 @@ fn parse(text: &str) -> Result<JobFile, JobFileError> {
     JobFile::parse(text, Path::new("test.fio"), &|_| None)
 }
 
-fn jobs(text: &str) -> Vec<bench::fio::Job> {
+fn jobs(text: &str) -> Vec<fio::Job> {
     match parse(text) {
         Ok(file) => file.jobs().cloned().collect(),
         Err(error) => panic!("{error} ({})\n{text}", error.hint()),

@@ -11,8 +11,8 @@ use measure::workload::{Rw, WriteSync};
 use super::draft::Draft;
 use super::error::Problem;
 use super::resolve::Fault;
-use crate::acts::{Act, Operation, Range};
-use crate::run::burn::Burn;
+use bench::acts::{Act, Operation, Range};
+use bench::run::burn::Burn;
 
 /// How long fio computes before it rests, where nothing says.
 const CHUNK: Duration = Duration::from_millis(50);

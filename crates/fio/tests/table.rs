@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use bench::fio::{KeySupport, keys, options_of};
+use fio::{KeySupport, keys, options_of};
 
 /// The table of a workload's options names a key for each that fio has; the key is read, and written where the option does
 /// not have its default.

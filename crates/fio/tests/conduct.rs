@@ -6,8 +6,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bench::RunOptions;
-use bench::fio::json::{GlobalInfo, JobResult, document};
-use bench::fio::{Job, JobFile};
 use bench::problem::{ErrorClass, Problem};
 use bench::run::BenchError;
 use bench::run::cohorts::{Arranged, run_arranged};
@@ -17,6 +15,8 @@ use bench::run::priorities::{PriorityShare, RequestPriorities};
 use bench::run::steady::Criterion;
 use bench::run::tolerance::Tolerance;
 use bench::target::{BenchTarget, TargetOptions};
+use fio::json::{GlobalInfo, JobResult, document};
+use fio::{Job, JobFile};
 use measure::WarningCode;
 use measure::workload::{Rw, Workload, WriteSync};
 use storage::usage::{IoClass, IoPriority, MemoryPolicy};

@@ -17,7 +17,7 @@ use super::acts;
 use super::draft::Draft;
 use super::error::Problem;
 use super::values::{ByDirection, Size};
-use crate::run::conduct::Conduct;
+use bench::run::conduct::Conduct;
 
 /// The option at fault, in its main spelling, and what is wrong with it.
 pub(super) type Fault = (&'static str, Problem);

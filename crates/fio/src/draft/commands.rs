@@ -2,9 +2,9 @@
 
 use storage::engine::WriteCommands;
 
-use super::super::error::Problem;
-use super::super::values;
 use super::Draft;
+use crate::error::Problem;
+use crate::values;
 
 /// The most ranges of one command (NVM Command Set, Dataset Management).
 const MOST_RANGES: u32 = 256;

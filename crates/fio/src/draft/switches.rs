@@ -2,9 +2,9 @@
 
 use measure::workload::RandomDistribution;
 
-use super::super::error::Problem;
-use super::super::values;
 use super::Draft;
+use crate::error::Problem;
+use crate::values;
 
 pub fn direct(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.workload.direct = values::boolean(value)?;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::error::Problem;
-use super::super::values;
 use super::Draft;
-use crate::run::burn::Work;
+use crate::error::Problem;
+use crate::values;
+use bench::run::burn::Work;
 
 /// What a section says of such an engine; None where it says nothing.
 #[derive(Debug, Clone, Default)]

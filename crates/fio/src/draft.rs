@@ -23,8 +23,8 @@ use measure::workload::{IoEngine, Rw, SizeShare, ZoneMode};
 
 use super::error::Problem;
 use super::values::{ByDirection, Size};
-use crate::acts::Act;
-use crate::run::cohorts::Ends;
+use bench::acts::Act;
+use bench::run::cohorts::Ends;
 
 /// fio's default percentiles.
 pub(super) const PERCENTILES: [f64; 17] =

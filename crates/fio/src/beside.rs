@@ -7,9 +7,9 @@ use super::draft::Draft;
 use super::draft::conduct::LogName;
 use super::error::JobFileError;
 use super::job::{Group, Job};
-use crate::acts::Act;
-use crate::run::cohorts::{Arrangement, Ends};
-use crate::run::log::Quantity;
+use bench::acts::Act;
+use bench::run::cohorts::{Arrangement, Ends};
+use bench::run::log::Quantity;
 
 /// A kind of log: what stands between the name and the number in that of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

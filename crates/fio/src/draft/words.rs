@@ -8,11 +8,11 @@ use measure::workload::{
 
 use storage::spec::DeviceSpec;
 
-use super::super::error::Problem;
-use super::super::values;
 use super::{Draft, MAX_PERCENTILES};
-use crate::acts::Act;
-use crate::run::cohorts::Ends;
+use crate::error::Problem;
+use crate::values;
+use bench::acts::Act;
+use bench::run::cohorts::Ends;
 
 /// `randread`, and with what fio puts behind it: `read:8k` skips, `read:-8k` goes backwards.
 pub fn rw(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {

@@ -1,6 +1,6 @@
 //! `steadystate` of a job: how steady it was when it ended.
 
-use crate::run::steady::{Criterion, Steadiness};
+use bench::run::steady::{Criterion, Steadiness};
 
 /// fio's `steadystate`.
 #[derive(Debug, Clone, serde::Serialize)]

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use bench::acts::{Act, Operation, Range};
-use bench::fio::{Job, JobFile, options_of};
 use bench::run::burn::{Burn, Work};
+use fio::{Job, JobFile, options_of};
 use measure::Workload;
 use measure::workload::{DedupeMode, RandomDistribution, Rw, Sequence};
 

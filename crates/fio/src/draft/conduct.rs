@@ -5,14 +5,14 @@ use std::time::Duration;
 use measure::workload::NumberList;
 use storage::usage::MemoryPolicy;
 
-use super::super::error::Problem;
-use super::super::values::{self, ByDirection};
 use super::Draft;
-use crate::run::conduct::{Conduct, Floor, RingConduct};
-use crate::run::flow::Flow;
-use crate::run::log::LogPlan;
-use crate::run::search::LatencyGoal;
-use crate::run::steady::{Criterion, SteadyPlan};
+use crate::error::Problem;
+use crate::values::{self, ByDirection};
+use bench::run::conduct::{Conduct, Floor, RingConduct};
+use bench::run::flow::Flow;
+use bench::run::log::LogPlan;
+use bench::run::search::LatencyGoal;
+use bench::run::steady::{Criterion, SteadyPlan};
 
 /// What a section says of the course of its run.
 #[derive(Debug, Clone)]
