@@ -9,8 +9,7 @@ use measure::Workload;
 use measure::workload::{Rw, WriteSync};
 
 use super::draft::Draft;
-use super::error::Problem;
-use super::resolve::Fault;
+use super::error::{Fault, Problem};
 use bench::acts::{Act, Operation, Range};
 use bench::run::burn::Burn;
 

@@ -44,6 +44,9 @@ impl fmt::Display for Location {
     }
 }
 
+/// The option at fault, in its main spelling, and what is wrong with it.
+pub(super) type Fault = (&'static str, Problem);
+
 /// Why a job file does not run here. Nothing has been touched when it is returned.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFileError {

@@ -10,9 +10,8 @@ use measure::Workload;
 use measure::workload::Rw;
 use storage::device::space;
 
-use super::error::Problem;
+use super::error::{Fault, Problem};
 use super::paths::is_device;
-use super::resolve::Fault;
 
 /// The part of the free bytes that a file takes: numerator and denominator.
 const SHARE: (u64, u64) = (63, 64);

@@ -15,12 +15,9 @@ use storage::engine::Placement;
 
 use super::acts;
 use super::draft::Draft;
-use super::error::Problem;
+use super::error::{Fault, Problem};
 use super::values::{ByDirection, Size};
 use bench::run::conduct::Conduct;
-
-/// The option at fault, in its main spelling, and what is wrong with it.
-pub(super) type Fault = (&'static str, Problem);
 
 /// The most files that a job goes round.
 const MOST_FILES: u64 = 1024;

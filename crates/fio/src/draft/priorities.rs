@@ -4,12 +4,9 @@ use measure::workload::IoEngine;
 use storage::usage::{IoClass, IoPriority};
 
 use super::{Draft, MAX_SPLITS};
-use crate::error::Problem;
+use crate::error::{Fault, Problem};
 use crate::values::{self, ByDirection};
 use bench::run::priorities::{PriorityShare, RequestPriorities};
-
-/// The option at fault, and what is wrong with it.
-type Fault = (&'static str, Problem);
 
 /// What a section says of priorities.
 #[derive(Debug, Clone, Default)]

@@ -8,8 +8,7 @@ use storage::device::ProtectionAction;
 use storage::engine::{Protection, TagChecks};
 
 use super::Draft;
-use crate::error::Problem;
-use crate::resolve::Fault;
+use crate::error::{Fault, Problem};
 use crate::values;
 
 /// What was said of metadata.
