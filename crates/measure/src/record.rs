@@ -227,6 +227,22 @@ pub struct JobCounts {
     pub seen_on: Vec<u32>,
 }
 
+impl JobCounts {
+    /// Requests a second in its interval; 0 without one.
+    pub fn iops(&self) -> f64 {
+        if self.interval_ns == 0 { 0.0 } else { self.ios as f64 * 1e9 / self.interval_ns as f64 }
+    }
+
+    /// CPU time over its interval: 1 is one thread that never slept; 0 without an interval.
+    pub fn busy(&self) -> f64 {
+        if self.interval_ns == 0 {
+            0.0
+        } else {
+            (self.user_ns + self.system_ns) as f64 / self.interval_ns as f64
+        }
+    }
+}
+
 /// Progress in one step of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {

@@ -45,11 +45,6 @@ pub fn judge(evidence: &Evidence<'_>) -> Vec<Warning> {
     .collect()
 }
 
-/// Busy time of a job over its interval: CPUs' worth, so 1 is one thread that never slept.
-fn busy(job: &JobCounts) -> f64 {
-    if job.interval_ns == 0 { 0.0 } else { (job.user_ns + job.system_ns) as f64 / job.interval_ns as f64 }
-}
-
 /// Each job's thread by itself; the process against all CPUs; and of psync, whose threads wait for each other, the way to
 /// them.
 ///
@@ -61,8 +56,8 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
         return None;
     }
     // A job's time is that of the thread that makes its requests. psync's threads above depth 1 are in the process's.
-    let bound = record.jobs.iter().filter(|job| busy(job) >= BUSY_LIMIT).count();
-    let worst = record.jobs.iter().map(busy).fold(0.0, f64::max);
+    let bound = record.jobs.iter().filter(|job| job.busy() >= BUSY_LIMIT).count();
+    let worst = record.jobs.iter().map(JobCounts::busy).fold(0.0, f64::max);
     let limit = units::percent(BUSY_LIMIT);
     if bound > 0 {
         let message = format!(
@@ -135,10 +130,9 @@ fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
 /// longer by what making it took.
 fn generator(evidence: &Evidence<'_>) -> Option<Warning> {
     let most = evidence.observed.generator_iops.filter(|most| *most > 0.0)?;
-    let jobs = evidence.record.jobs.iter().filter(|job| job.interval_ns > 0);
-    let fastest = jobs.map(|job| job.ios as f64 * 1e9 / job.interval_ns as f64).max_by(f64::total_cmp)?;
+    let fastest = evidence.record.jobs.iter().map(JobCounts::iops).max_by(f64::total_cmp)?;
     let share = fastest / most;
-    // A job that outran its calibration shows that the machine was disturbed in that tenth of a second: nothing is known then.
+    // A job that outran its calibration shows that the machine was disturbed while it was made: nothing is known then.
     (GENERATOR_LIMIT..=1.0).contains(&share).then(|| {
         let message = format!(
             "a job made {}; where a device answers at once this machine makes {} of this depth and size, so {} of the job's \

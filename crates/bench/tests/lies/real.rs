@@ -379,7 +379,7 @@ impl Device for Computing {
 fn a_device_that_answers_at_once_shows_the_generator_and_a_slow_one_does_not() {
     let run_on = |takes: Duration, change: fn(&mut Workload)| {
         let null = File::open("/dev/null").expect("opens");
-        let mut workload = Workload { iodepth: 1, runtime: Some(Duration::from_millis(10)), ..reads() };
+        let mut workload = Workload { iodepth: 1, runtime: Some(Duration::from_millis(4)), ..reads() };
         change(&mut workload);
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let job = Job {
@@ -392,7 +392,8 @@ fn a_device_that_answers_at_once_shows_the_generator_and_a_slow_one_does_not() {
         };
         bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
     };
-    // Other programs may have the CPU for most of one run; they do not have it for most of each.
+    // Other programs may have the CPU for most of one run. They do not have it for most of each: a run is no longer than a
+    // tick of the kernel's, and a thread that is new is soon given one.
     let mut runs = (0..200).map(|_| run_on(Duration::ZERO, |_| ()));
     let record = runs.find(|record| record.has_warning(Generator)).expect("the device takes no time");
     assert!(message(&record, Generator).contains("of this depth and size"), "{:#?}", record.warnings);

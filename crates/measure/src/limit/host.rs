@@ -50,11 +50,6 @@ fn used(cpu: &CpuCounts) -> f64 {
     ratio((time(cpu) - cpu.idle_ms) as f64, time(cpu) as f64)
 }
 
-/// Busy time of a job over its interval.
-fn busy(job: &JobCounts) -> f64 {
-    ratio((job.user_ns + job.system_ns) as f64, job.interval_ns as f64)
-}
-
 /// One CPU without idle time to which the drives' interrupts, or all jobs, come.
 pub(super) fn one_cpu(seen: &Seen<'_>) -> Option<Finding> {
     let cpus = &seen.record.cpus;
@@ -95,7 +90,7 @@ fn interrupts(seen: &Seen<'_>, cpu: &CpuCounts) -> Option<String> {
     let all_time = time(cpu) as f64;
     let in_kernel = ratio((cpu.system_ms + cpu.irq_ms) as f64, all_time);
     let in_interrupts = ratio(cpu.irq_ms as f64, all_time);
-    let ours = seen.record.jobs.iter().any(|job| busy(job) >= FULL);
+    let ours = seen.record.jobs.iter().any(|job| job.busy() >= FULL);
     let fills = in_interrupts >= IN_INTERRUPTS || (in_kernel >= IN_KERNEL && !ours);
     (ratio(own, all) >= MOST_INTERRUPTS && fills).then(|| {
         format!(
@@ -115,7 +110,7 @@ fn submissions(seen: &Seen<'_>, cpu: &CpuCounts) -> Option<String> {
         (None, []) => false,
         (None, seen_on) => seen_on.iter().all(|on| *on == cpu.cpu),
     };
-    let filled: f64 = jobs.iter().map(busy).sum();
+    let filled: f64 = jobs.iter().map(JobCounts::busy).sum();
     (jobs.len() > 1 && !seen.polls() && jobs.iter().all(here) && filled >= JOBS_FILL).then(|| {
         format!("all {} jobs ran on it and took {} of its time", jobs.len(), units::percent(filled.min(1.0)))
     })
@@ -129,10 +124,10 @@ pub(super) fn load_generator(seen: &Seen<'_>) -> Option<Finding> {
         return None;
     }
     // A job's time is that of the thread that makes its requests; psync's threads above depth 1 are in the process's.
-    let full = record.jobs.iter().filter(|job| busy(job) >= FULL).count();
+    let full = record.jobs.iter().filter(|job| job.busy() >= FULL).count();
     let jobs = record.jobs.len();
     if full * 2 >= jobs {
-        let mean = ratio(record.jobs.iter().map(busy).sum(), jobs as f64);
+        let mean = ratio(record.jobs.iter().map(JobCounts::busy).sum(), jobs as f64);
         let whose = if jobs == 1 {
             "the job's thread was".to_owned()
         } else {
