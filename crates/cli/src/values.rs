@@ -89,12 +89,6 @@ pub fn shard(text: &str) -> Result<(u32, u32), BadValue> {
     }
 }
 
-/// How the runs of a sweep are chosen.
-pub fn protocol(text: &str) -> Result<Protocol, BadValue> {
-    let unknown = || BadValue::new(format!("'{text}' is not a protocol"), "blocks or dash");
-    Protocol::from_word(text).ok_or_else(unknown)
-}
-
 /// The noise of a simulated machine.
 pub fn world(text: &str) -> Result<World, BadValue> {
     let words = World::OF_SEARCHES.map(World::word).join(", ");
@@ -104,8 +98,7 @@ pub fn world(text: &str) -> Result<World, BadValue> {
 
 /// What becomes of points of a sweep that cannot win.
 pub fn search(text: &str) -> Result<Protocol, BadValue> {
-    let unknown = || BadValue::new(format!("'{text}' is not a way to search"), "exhaustive, screen or race");
-    Protocol::from_search(text).ok_or_else(unknown)
+    Protocol::from_search(text).ok_or_else(|| unknown_word(text, &Protocol::ALL.map(Protocol::search_word)))
 }
 
 /// A whole number.

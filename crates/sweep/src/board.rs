@@ -11,7 +11,7 @@ use measure::decide::Race;
 use crate::contest::Contest;
 use crate::model::{CONSTRUCTION, Point, RunRow};
 use crate::plan::blocks::{Stage, order, race_rules, stages};
-use crate::plan::{Plan, PlannedRun, Protocol, Rules};
+use crate::plan::{Plan, PlannedRun, Rules};
 use crate::search::constructions::{Constructions, Levels};
 use crate::search::design::Factors;
 use crate::search::screen::Screen;
@@ -201,7 +201,7 @@ impl Board {
         let fixed = plan.rules.passes;
         let here = stages(&plan.points, &plan.rules).into_iter().filter(|stage| parts.contains(&stage.shard));
         let here: Vec<Stage> = here.collect();
-        let search = (plan.rules.protocol == Protocol::Screen).then(|| search(&here, plan));
+        let search = plan.rules.protocol.is_screened().then(|| search(&here, plan));
         let first = search.as_ref().and_then(|(_, all)| all.next(&BTreeSet::new(), &Levels::new()));
         let stages = here.into_iter().enumerate().map(|(at, stage)| {
             // Runs of each contest, if the constructions come in the order that is expected.

@@ -61,7 +61,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
     let meta = store.meta()?;
     let part = meta.part().map(|part| format!(" (shard {part})")).unwrap_or_default();
     let order = match meta.order {
-        Order::Random if !meta.protocol.is_dash() => "random within each block",
+        Order::Random if !meta.protocol.is_planned_ahead() => "random within each block",
         Order::Random => "random within each pass",
         Order::Given => "as the dimensions are written, in each pass alike",
     };
@@ -79,7 +79,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
     let members: BTreeSet<u32> = plan.members.iter().copied().collect();
     let mut points = plan.points;
     points.retain(|point| members.contains(&point.id));
-    let search = if meta.protocol == Protocol::Screen { store.board()?.summary() } else { None };
+    let search = if meta.protocol.is_screened() { store.board()?.summary() } else { None };
     if search.is_some() {
         let run: BTreeSet<u32> = runs.iter().map(|run| run.point).collect();
         points.retain(|point| run.contains(&point.id));
@@ -117,7 +117,7 @@ fn rows(store: &Store) -> Result<SweepData, StoreError> {
 
 /// What a sweep of blocks owes.
 fn missing(store: &Store, protocol: Protocol) -> Result<Vec<MissingRuns>, StoreError> {
-    if protocol == Protocol::Dash {
+    if protocol.is_planned_ahead() {
         return Ok(Vec::new());
     }
     let missing = store.board()?.missing().into_iter();

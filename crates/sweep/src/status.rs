@@ -36,7 +36,7 @@ pub struct Status {
     /// Points of its space.
     pub points: u32,
     /// How its runs are chosen.
-    #[serde(default = "crate::plan::dash")]
+    #[serde(default = "Protocol::unnamed")]
     pub protocol: Protocol,
     /// Times that each is to run; 0 for as often as a decision takes.
     pub passes: u32,
@@ -159,7 +159,7 @@ impl Status {
             done: completeness.done,
             void: completeness.void,
             complete: completeness.is_complete(),
-            undecided: if protocol.is_dash() { 0 } else { store.board()?.undecided_works() },
+            undecided: if protocol.is_planned_ahead() { 0 } else { store.board()?.undecided_works() },
             controls_planned: completeness.controls_planned,
             controls_done: completeness.controls_done,
             repeated,
@@ -180,9 +180,10 @@ fn time_left(store: &Store, points: &[Point]) -> Result<Option<Duration>, StoreE
         let used = store.time_used()?.into_values().min().unwrap_or_default();
         return Ok((!store.completeness()?.is_complete()).then(|| budget.saturating_sub(used)));
     }
-    let missing: Vec<u32> = match meta.protocol {
-        Protocol::Dash => store.missing_steps()?.iter().map(|step| step.planned.point).collect(),
-        Protocol::Blocks | Protocol::Screen => store.board()?.runs_left().unwrap_or_default(),
+    let missing: Vec<u32> = if meta.protocol.is_planned_ahead() {
+        store.missing_steps()?.iter().map(|step| step.planned.point).collect()
+    } else {
+        store.board()?.runs_left().unwrap_or_default()
     };
     let measured = store.overhead()?;
     let of_steps = missing.iter().filter_map(|point| points.get(*point as usize));
@@ -248,20 +249,15 @@ impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, done, planned, points, passes, .. } = self;
         let part = self.shard.as_ref().map(|shard| format!(", shard {shard}")).unwrap_or_default();
-        match (self.protocol, passes) {
-            (Protocol::Screen, _) => {
-                writeln!(f, "{name}{part}: {done} runs ({points} points, screened)")?;
-            }
-            (Protocol::Blocks, 0) => {
-                writeln!(f, "{name}{part}: {done} runs ({points} points, blocks until a decision)")?;
-            }
-            (Protocol::Blocks, blocks) => {
-                writeln!(f, "{name}{part}: {done} of {planned} runs ({points} points, {blocks} blocks)")?;
-            }
-            (Protocol::Dash, passes) => {
-                writeln!(f, "{name}{part}: {done} of {planned} runs ({points} points, {passes} passes)")?;
-            }
-        }
+        let is_in_blocks = !self.protocol.is_planned_ahead();
+        let of_planned = format!(" of {planned}");
+        let (of, how) = match passes {
+            _ if self.protocol.is_screened() => ("", "screened".to_owned()),
+            0 if is_in_blocks => ("", "blocks until a decision".to_owned()),
+            blocks if is_in_blocks => (of_planned.as_str(), format!("{blocks} blocks")),
+            passes => (of_planned.as_str(), format!("{passes} passes")),
+        };
+        writeln!(f, "{name}{part}: {done}{of} runs ({points} points, {how})")?;
         match (&self.running, self.time_left_s, self.complete) {
             (Some(who), Some(left), _) => {
                 let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());
@@ -273,7 +269,7 @@ impl fmt::Display for Status {
                 writeln!(f, "its time is up, and {} {works} undecided", self.undecided)?;
             }
             (None, _, true) => writeln!(f, "complete")?,
-            (None, Some(left), false) if !self.protocol.is_dash() && *passes == 0 => {
+            (None, Some(left), false) if is_in_blocks && *passes == 0 => {
                 let left = units::seconds(Duration::try_from_secs_f64(left).unwrap_or_default());
                 writeln!(f, "not running; `flashwright sweep resume` goes on for {left} at most")?;
             }
@@ -286,7 +282,7 @@ impl fmt::Display for Status {
         let news = self.missing.iter().filter(|m| self.running.is_none() || m.last_error.is_some());
         for missing in news {
             let passes: Vec<String> = missing.passes.iter().map(u32::to_string).collect();
-            let noun = if self.protocol == Protocol::Dash { "pass" } else { "block" };
+            let noun = if is_in_blocks { "block" } else { "pass" };
             write!(f, "missing: {}, {noun} {}", missing.label, passes.join(", "))?;
             match &missing.last_error {
                 Some(error) => writeln!(f, ": {error}")?,

@@ -68,9 +68,9 @@ pub struct OverrideArgs {
     /// How long each run goes on before it measures
     #[arg(long = "ramp_time", alias = "ramp-time", value_parser = values::duration, value_name = "TIME")]
     pub ramp_time: Option<Duration>,
-    /// How runs are chosen: blocks (the alternatives of one kind of work back to back, until it is decided which is best)
-    /// or dash (the papers' passes over all points) [default: blocks; dash for layouts]
-    #[arg(long, value_parser = values::protocol, value_name = "WORD")]
+    /// How runs are chosen: blocks (the alternatives of one kind of work back to back, until it is decided which is best),
+    /// dash (the papers' passes over all points) or screen (as --search screen) [default: blocks; dash for layouts]
+    #[arg(long, value_parser = values::word::<Protocol>, value_name = "WORD")]
     pub protocol: Option<Protocol>,
     /// How much of the space is run: exhaustive (every point in every pass, as --protocol dash), race (every point until it
     /// cannot win, as --protocol blocks) or screen (few points on few layouts, for spaces of hundreds of points and more)

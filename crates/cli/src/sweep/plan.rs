@@ -46,9 +46,9 @@ pub struct PlanDocument {
     /// Why it could not be told what the machine lacks, so that the space is counted as it is written.
     #[serde(default)]
     pub as_written: Option<String>,
-    /// How runs are chosen: `blocks` or `dash`.
-    #[serde(default = "dash")]
-    pub protocol: String,
+    /// How runs are chosen.
+    #[serde(default = "Protocol::unnamed")]
+    pub protocol: Protocol,
     /// Kinds of work, of which each has its own blocks; one on each construction.
     #[serde(default)]
     pub works: u32,
@@ -150,10 +150,6 @@ pub struct PlanStep {
     pub control: bool,
 }
 
-fn dash() -> String {
-    Protocol::Dash.word().to_owned()
-}
-
 /// Prints a plan.
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let (space, as_written) = request::space_planned(args.space.as_deref(), &args.overrides)?;
@@ -173,7 +169,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
 fn planned(space: &Space) -> (Plan, Estimate) {
     let plan = space.plan_here(seed(space).unwrap_or(0));
     let mut estimate = plan.estimate(OVERHEAD_PER_RUN);
-    if !space.protocol.is_dash() {
+    if !space.protocol.is_planned_ahead() {
         // The estimate is of one block of each work, without pauses between them.
         estimate.time = space.budget.unwrap_or(estimate.time.saturating_mul(space.passes));
     }
@@ -182,10 +178,8 @@ fn planned(space: &Space) -> (Plan, Estimate) {
 
 /// Runs that are made for certain.
 fn runs(space: &Space, plan: &Plan) -> usize {
-    match space.protocol {
-        Protocol::Dash => plan.runs.len(),
-        Protocol::Blocks | Protocol::Screen => plan.members.len() * space.passes as usize,
-    }
+    let is_planned = space.protocol.is_planned_ahead();
+    if is_planned { plan.runs.len() } else { plan.members.len() * space.passes as usize }
 }
 
 /// The kinds of work that are measured here, one on each construction.
@@ -234,7 +228,7 @@ fn document(space: &Space) -> PlanDocument {
             .collect(),
         unavailable: space.unavailable.clone(),
         as_written: None,
-        protocol: space.protocol.word().to_owned(),
+        protocol: space.protocol,
         works: count(works(&plan)),
         budget_s: space.budget.map(|budget| budget.as_secs_f64()),
         passes: space.passes,
@@ -269,13 +263,11 @@ fn shard(space: &Space) -> Option<String> {
 
 /// Time in which the runs that are made for certain measure.
 fn measuring(space: &Space, plan: &Plan) -> Duration {
-    match space.protocol {
-        Protocol::Dash => plan.measuring(),
-        Protocol::Blocks | Protocol::Screen => {
-            let members = plan.members.iter().filter_map(|id| plan.points[*id as usize].workload.runtime);
-            members.sum::<Duration>().saturating_mul(space.passes)
-        }
+    if space.protocol.is_planned_ahead() {
+        return plan.measuring();
     }
+    let members = plan.members.iter().filter_map(|id| plan.points[*id as usize].workload.runtime);
+    members.sum::<Duration>().saturating_mul(space.passes)
 }
 
 /// Time in which the runs of these points write, of a budget or of so many passes. A mix counts by its share of writes. Of a
@@ -305,7 +297,7 @@ fn gist_of_blocks(space: &Space) -> String {
     let works = works(&plan);
     let kinds = if works == 1 { "kind" } else { "kinds" };
     let how = match space.budget {
-        _ if space.protocol == Protocol::Screen => screened(&plan),
+        _ if space.protocol.is_screened() => screened(&plan),
         Some(budget) => format!("blocks of each until it is decided, at most {}", units::seconds(budget)),
         None => format!(
             "{} blocks of each = {} runs; about {} and the pauses between blocks",
@@ -316,7 +308,7 @@ fn gist_of_blocks(space: &Space) -> String {
     };
     let built = match plan.changes().constructions {
         0 => String::new(),
-        n if space.protocol == Protocol::Screen => format!(" of {}", grouped(n)),
+        n if space.protocol.is_screened() => format!(" of {}", grouped(n)),
         n => format!("; {} constructions", grouped(n)),
     };
     format!(
@@ -340,7 +332,7 @@ fn screened(plan: &Plan) -> String {
 
 /// `14 points × 6 passes = 84 runs and 7 controls; about 59 s, of which 42 s of measuring`.
 pub fn gist(space: &Space) -> String {
-    if !space.protocol.is_dash() {
+    if !space.protocol.is_planned_ahead() {
         return gist_of_blocks(space);
     }
     let (plan, estimate) = planned(space);
@@ -425,23 +417,22 @@ fn text(space: &Space) -> String {
         text += &format!("       {} {value}\n", paint::warn("not here:"));
     }
     text += &format!("\n{}\n", paint::title(&gist(space)));
+    let is_in_blocks = !space.protocol.is_planned_ahead();
     let control = space.control.and_then(|id| space.points.get(id as usize));
     if let Some(control) = control {
         let when = match space.control_every {
-            0 if !space.protocol.is_dash() => "at the start".to_owned(),
-            n if !space.protocol.is_dash() => {
-                format!("at the start, and between blocks after {n} runs")
-            }
+            0 if is_in_blocks => "at the start".to_owned(),
+            n if is_in_blocks => format!("at the start, and between blocks after {n} runs"),
             0 => "at the start and after each pass".to_owned(),
             n => format!("at the start, every {n} runs, and after each pass"),
         };
         let when = if space.drives().is_empty() { when } else { format!("{when}, of each construction") };
         text += &format!("control: {}, {when}\n", control.label());
     }
-    let within = match (space.protocol, space.drives().is_empty()) {
-        (Protocol::Blocks | Protocol::Screen, _) => "each block",
-        (Protocol::Dash, true) => "each pass",
-        (Protocol::Dash, false) => "each pass of a construction",
+    let within = match space.drives().is_empty() {
+        _ if is_in_blocks => "each block",
+        true => "each pass",
+        false => "each pass of a construction",
     };
     let order = match (space.order, seed(space)) {
         (Order::Given, _) => format!("as given, in {within}"),

@@ -11,7 +11,6 @@ use bench::observe::host::host_facts;
 use storage::survey::Host;
 use storage::sysfs::Sysfs;
 use sweep::model::Point;
-use sweep::plan::Protocol;
 use sweep::run::{Ended, Identity, Outcome, RunError, Runner, begin};
 use sweep::space::Space;
 use sweep::store::{self, NOTE_DRIVES, NOTE_HERE, Store, StoreError, locate};
@@ -105,22 +104,23 @@ pub fn resume(args: &ResumeArgs) -> Result<(), Failure> {
 
 /// Whether a session has anything to do: a plan of passes may lack controls only.
 fn owes_steps(store: &Store) -> Result<bool, StoreError> {
-    Ok(match store.meta()?.protocol {
-        Protocol::Dash => !store.missing_steps()?.is_empty(),
-        Protocol::Blocks | Protocol::Screen => !store.completeness()?.is_complete(),
-    })
+    let is_planned = store.meta()?.protocol.is_planned_ahead();
+    Ok(if is_planned { !store.missing_steps()?.is_empty() } else { !store.completeness()?.is_complete() })
 }
 
 /// Changes how long a sweep of blocks may take.
 fn set_budget(store: &mut Store, budget: Duration) -> Result<(), Failure> {
     let meta = store.meta()?;
     if meta.budget.is_none() {
-        let (reason, hint) = match meta.protocol {
-            Protocol::Dash => ("its passes say how long it takes", "leave --budget out"),
-            Protocol::Blocks => ("its number of blocks is fixed", "leave --budget out"),
-            Protocol::Screen => ("its runs are bounded, not its time", "leave --budget out"),
+        let reason = if meta.protocol.is_planned_ahead() {
+            "its passes say how long it takes"
+        } else if meta.protocol.is_screened() {
+            "its runs are bounded, not its time"
+        } else {
+            "its number of blocks is fixed"
         };
-        return Err(Failure::invalid(format!("--budget={}: {reason}", units::seconds(budget))).hint(hint));
+        let refused = Failure::invalid(format!("--budget={}: {reason}", units::seconds(budget)));
+        return Err(refused.hint("leave --budget out"));
     }
     Ok(store.set_budget(budget)?)
 }

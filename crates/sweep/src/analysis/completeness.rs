@@ -46,7 +46,7 @@ impl Completeness {
 #[must_use]
 pub fn check(data: &SweepData) -> Completeness {
     let SweepData { meta, points, runs, .. } = data;
-    if !meta.protocol.is_dash() {
+    if !meta.protocol.is_planned_ahead() {
         let (done, missing) = (runs.len() as u64, data.missing.clone());
         let owed: usize = missing.iter().map(|missing| missing.passes.len()).sum();
         return Completeness { planned: done + owed as u64, done, missing };

@@ -106,7 +106,7 @@ pub struct SweepMeta {
     /// How runs were ordered, in words: `random within each pass`.
     pub order: String,
     /// How the runs were chosen.
-    #[serde(default = "crate::plan::dash")]
+    #[serde(default = "Protocol::unnamed")]
     pub protocol: Protocol,
     /// The longest that blocks are run, seconds; none where `passes` says how often.
     #[serde(default)]
@@ -138,7 +138,7 @@ pub struct SweepMeta {
 impl SweepMeta {
     /// Whether blocks are run until it is decided.
     pub(crate) fn stops(&self) -> bool {
-        !self.protocol.is_dash() && self.passes == 0
+        !self.protocol.is_planned_ahead() && self.passes == 0
     }
 }
 
@@ -280,7 +280,7 @@ pub fn analyse(data: &SweepData) -> Result<Analysis, AnalysisError> {
         movements: contests::movements(data, &contests),
         contests,
         search: data.search.clone(),
-        passes: if data.meta.protocol == Protocol::Dash {
+        passes: if data.meta.protocol.is_planned_ahead() {
             passes::trends(&data.meta, &points, &runs)
         } else {
             Vec::new()

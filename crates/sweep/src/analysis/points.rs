@@ -253,7 +253,7 @@ pub(crate) fn judge(data: &SweepData) -> (Vec<PointSummary>, Vec<JudgedRun>, Cle
     let discard_first = data.meta.discard_first;
     let judged_passes = data.meta.passes.saturating_sub(u32::from(discard_first));
     let mut cleaning = CleaningSummary {
-        is_applied: data.meta.protocol.is_dash(),
+        is_applied: data.meta.protocol.is_papers(),
         discard_first,
         judged_passes,
         limit: statistics::limit(judged_passes),
@@ -267,7 +267,7 @@ pub(crate) fn judge(data: &SweepData) -> (Vec<PointSummary>, Vec<JudgedRun>, Cle
         let mut runs = by_point.remove(&id).unwrap_or_default();
         runs.sort_unstable_by_key(|run| (run.pass, run.id));
         let (mut verdicts, mut cleaned, rejected_with_first) = judge_point(&runs, discard_first);
-        if !data.meta.protocol.is_dash() {
+        if !data.meta.protocol.is_papers() {
             let is_cut = |run: &RunRow| data.cut.contains(&(run.point, run.pass));
             verdicts.iter_mut().for_each(|judged| judged.fate = in_blocks(judged, is_cut(&judged.run)));
             cleaned.cv_after = None;

@@ -85,9 +85,10 @@ pub fn race_rules(
     passes: u32,
     equivalence: Margin,
 ) -> RaceRules {
-    let is_recommended = protocol == Protocol::Blocks && contest.construction.is_none();
+    let is_in_blocks = !protocol.is_planned_ahead();
+    let is_recommended = is_in_blocks && !protocol.is_screened() && contest.construction.is_none();
     RaceRules {
-        stops: !protocol.is_dash() && passes == 0,
+        stops: is_in_blocks && passes == 0,
         ends_at_sufficient: is_recommended && points.iter().all(|point| !point.settings.contains_key(SIDE)),
         equivalence: equivalence.part(),
         ..RaceRules::default()

@@ -55,7 +55,7 @@ impl Plan {
     #[must_use]
     pub fn changes(&self) -> Changes {
         let mut changes = Changes::default();
-        if !self.rules.protocol.is_dash() {
+        if !self.rules.protocol.is_planned_ahead() {
             let members = self.members.iter().map(|id| &self.points[*id as usize]);
             let built: BTreeSet<String> = members.filter_map(Point::construction).collect();
             return Changes { constructions: built.len(), ..changes };
@@ -80,11 +80,11 @@ impl Plan {
         runs.filter_map(|point| point.workload.runtime).sum()
     }
 
-    /// How long the whole plan takes, controls included, with `overhead` between two runs; under [`super::Protocol::Blocks`]
+    /// How long the whole plan takes, controls included, with `overhead` between two runs; where no plan is drawn ahead
     /// how long one block of each work takes, without pauses.
     #[must_use]
     pub fn estimate(&self, overhead: Duration) -> Estimate {
-        if !self.rules.protocol.is_dash() {
+        if !self.rules.protocol.is_planned_ahead() {
             return Estimate::of(self.members.iter().map(|id| &self.points[*id as usize]), overhead);
         }
         let all = self.runs.iter().chain(&self.controls);

@@ -74,15 +74,13 @@ fn in_units(points: &[Point], protocol: Protocol) -> Vec<(Option<String>, Vec<u3
     let mut known: BTreeMap<(Option<String>, Option<Work>), usize> = BTreeMap::new();
     for point in points {
         let construction = point.construction();
-        let work = match (&construction, protocol) {
-            (None, Protocol::Dash) => {
-                units.push((None, vec![point.id]));
-                continue;
-            }
-            (None, Protocol::Blocks) => Some(Work::of(point)),
-            // A screened sweep is never shared, and its works take turns.
-            (Some(_), _) | (None, Protocol::Screen) => None,
-        };
+        if construction.is_none() && protocol.is_planned_ahead() {
+            units.push((None, vec![point.id]));
+            continue;
+        }
+        // A screened sweep is never shared, and its works take turns.
+        let has_own_unit = construction.is_none() && !protocol.is_screened();
+        let work = has_own_unit.then(|| Work::of(point));
         let unit = *known.entry((construction.clone(), work)).or_insert(units.len());
         match units.get_mut(unit) {
             Some((_, members)) => members.push(point.id),

@@ -27,8 +27,8 @@
 //! stand one after the other in the whole plan. So parts that were measured apart are parts of one
 //! sweep, and can be put together.
 //!
-//! All this is the plan of [`Protocol::Dash`]. Under [`Protocol::Blocks`] a block has the points of one *work* only, and
-//! those that have lost are left out, so that there is no plan before the runs: [`blocks`].
+//! All this is the plan of a protocol that [plans ahead](Protocol::is_planned_ahead). Under the others a block has the points of
+//! one *work* only, and those that have lost are left out, so that there is no plan before the runs: [`blocks`].
 //!
 //! Invariants of a plan of passes, checked by property tests:
 //!
@@ -52,7 +52,6 @@ mod shuffle;
 use std::time::Duration;
 
 use measure::Workload;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -64,89 +63,94 @@ pub use margin::Margin;
 pub use prepare::{Preparation, Prepare, bytes_used, units};
 pub use shuffle::{SplitMix64, fresh_seed, permutation, run_seed};
 
-/// How the runs of a sweep are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// The papers': passes over all points, drawn before anything runs.
-    Dash,
-    /// Blocks of one work each, drawn while the sweep runs, until the work is decided: [`blocks`].
-    #[default]
-    Blocks,
-    /// Blocks of the few points, on the few constructions, that [`crate::search`] finds worth it.
-    Screen,
+base::words! {
+    /// How the runs of a sweep are chosen.
+    #[derive(Default)]
+    pub enum Protocol {
+        /// Blocks of one work each, drawn while the sweep runs, until the work is decided: [`blocks`].
+        #[default]
+        Blocks = "blocks",
+        /// The papers': passes over all points, drawn before anything runs.
+        Dash = "dash",
+        /// Blocks of the few points, on the few constructions, that [`crate::search`] finds worth it.
+        Screen = "screen",
+    }
 }
 
+// What depends on the protocol asks one of these questions, rather than which protocol it is, so that a further one answers them
+// here.
 impl Protocol {
-    /// The word a user types.
+    /// Whether the plan is drawn before anything runs: passes over all points. Otherwise it grows by a block of one work when that
+    /// begins.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub const fn is_planned_ahead(self) -> bool {
         match self {
-            Self::Dash => "dash",
-            Self::Blocks => "blocks",
+            Self::Dash => true,
+            Self::Blocks | Self::Screen => false,
+        }
+    }
+
+    /// Whether the papers' rules hold: the first pass is set aside, means go without what Chauvenet's criterion rejects, and
+    /// figures can be set beside theirs.
+    #[must_use]
+    pub const fn is_papers(self) -> bool {
+        match self {
+            Self::Dash => true,
+            Self::Blocks | Self::Screen => false,
+        }
+    }
+
+    /// Whether points and constructions are left out by what [`crate::search`] predicts of them, so that what runs next depends on
+    /// all that has run.
+    #[must_use]
+    pub const fn is_screened(self) -> bool {
+        match self {
+            Self::Screen => true,
+            Self::Blocks | Self::Dash => false,
+        }
+    }
+
+    /// The word of `search`, which says the same by what becomes of points that cannot win.
+    #[must_use]
+    pub const fn search_word(self) -> &'static str {
+        match self {
+            Self::Blocks => "race",
+            Self::Dash => "exhaustive",
             Self::Screen => "screen",
         }
     }
 
-    /// The meaning of a word a user typed.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Dash, Self::Blocks, Self::Screen].into_iter().find(|protocol| protocol.word() == word)
-    }
-
-    /// The words of `search`, which say the same by what becomes of points that cannot win.
-    pub const SEARCHES: [(&'static str, Self); 3] =
-        [("exhaustive", Self::Dash), ("screen", Self::Screen), ("race", Self::Blocks)];
-
     /// The meaning of a word of `search`.
     #[must_use]
     pub fn from_search(word: &str) -> Option<Self> {
-        Self::SEARCHES.into_iter().find(|(known, _)| *known == word).map(|(_, protocol)| protocol)
+        Self::ALL.into_iter().find(|protocol| protocol.search_word() == word)
     }
 
-    /// Whether it is the papers'.
-    // By reference, as serde asks.
-    #[allow(clippy::trivially_copy_pass_by_ref)]
+    /// The protocol of sweeps that do not name one: those of before there were two.
     #[must_use]
-    pub fn is_dash(&self) -> bool {
-        *self == Self::Dash
+    pub const fn unnamed() -> Self {
+        Self::Dash
     }
-}
 
-/// The protocol of sweeps that do not name one: those of before there were two.
-pub(crate) fn dash() -> Protocol {
-    Protocol::Dash
+    // By reference, as serde asks.
+    fn is_unnamed(&self) -> bool {
+        *self == Self::unnamed()
+    }
 }
 
 fn is_zero(time: &Duration) -> bool {
     time.is_zero()
 }
 
-/// The order of the points inside a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// Drawn from the seed, afresh for each block.
-    #[default]
-    Random,
-    /// As the dimensions are written, in each block alike. Time and settings are then confounded.
-    Given,
-}
-
-impl Order {
-    /// The word a user types.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Given => "given",
-        }
-    }
-
-    /// The meaning of a word a user typed.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Random, Self::Given].into_iter().find(|order| order.word() == word)
+base::words! {
+    /// The order of the points inside a block.
+    #[derive(Default)]
+    pub enum Order {
+        /// Drawn from the seed, afresh for each block.
+        #[default]
+        Random = "random",
+        /// As the dimensions are written, in each block alike. Time and settings are then confounded.
+        Given = "given",
     }
 }
 
@@ -183,7 +187,7 @@ pub struct Step {
 /// How a plan is made from points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rules {
-    /// Blocks: how often each point runs; 0 for as often as a decision takes, which only [`Protocol::Blocks`] knows.
+    /// Blocks: how often each point runs; 0 for as often as a decision takes, which no protocol that plans ahead knows.
     pub passes: u32,
     /// The order inside a block.
     pub order: Order,
@@ -202,8 +206,8 @@ pub struct Rules {
     #[serde(default, skip_serializing_if = "Prepare::is_nothing")]
     pub prepare: Prepare,
     /// How the runs are chosen.
-    // Left out where it is the papers', so that the digests of earlier sweeps stay what they were.
-    #[serde(default = "dash", skip_serializing_if = "Protocol::is_dash")]
+    // Left out where sweeps did not name it, so that the digests of earlier sweeps stay what they were.
+    #[serde(default = "Protocol::unnamed", skip_serializing_if = "Protocol::is_unnamed")]
     pub protocol: Protocol,
     /// Time between the starts of two blocks of one work, at least.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -229,8 +233,8 @@ pub struct Plan {
     pub points: Vec<Point>,
     /// What the runs were drawn by.
     pub rules: Rules,
-    /// The runs in the order of time: points × passes of them; under [`Protocol::Blocks`] those of the blocks that have
-    /// begun.
+    /// The runs in the order of time: points × passes of them, or those of the blocks that have begun, where no plan is
+    /// drawn ahead.
     pub runs: Vec<PlannedRun>,
     /// The repetitions of the control point in the order of time.
     pub controls: Vec<PlannedRun>,
@@ -265,7 +269,7 @@ impl Plan {
             if wanted(group.shard) {
                 members.extend(&group.members);
             }
-            if !rules.protocol.is_dash() {
+            if !rules.protocol.is_planned_ahead() {
                 continue;
             }
             lines.begin_group(&group, wanted(group.shard));
@@ -281,7 +285,7 @@ impl Plan {
     }
 
     /// The most shards that can share these points: constructions where something is built, else points, or works
-    /// under [`Protocol::Blocks`].
+    /// where no plan is drawn ahead.
     #[must_use]
     pub fn most_shards(points: &[Point], protocol: Protocol) -> u32 {
         groups::units(points, protocol)

@@ -26,7 +26,7 @@ const MIN_GAIN: f64 = 1.02;
 pub(super) struct Judge<'a> {
     contests: &'a [ContestSummary],
     movements: &'a BTreeMap<Work, Movement>,
-    is_dash: bool,
+    is_papers: bool,
 }
 
 /// One point against another.
@@ -53,7 +53,7 @@ impl<'a> Judge<'a> {
         Self {
             contests: &analysis.contests,
             movements: &analysis.movements,
-            is_dash: analysis.cleaning.is_applied,
+            is_papers: analysis.cleaning.is_applied,
         }
     }
 
@@ -62,7 +62,7 @@ impl<'a> Judge<'a> {
         let has = |c: &&ContestSummary| points.iter().all(|p| c.setting(p.point).is_some());
         let found = self.contests.iter().find(has)?;
         let is_spread = || self.contests.iter().filter(|c| c.work == found.work).count() > 1;
-        (!self.is_dash || !is_spread()).then_some(found)
+        (!self.is_papers || !is_spread()).then_some(found)
     }
 
     /// What the machine may have moved between two points; none where they were measured on one construction.
@@ -102,7 +102,7 @@ impl<'a> Judge<'a> {
     /// `of` against `over`, which is one of `among` alternatives to it.
     pub(super) fn compare(&self, of: &PointSummary, over: &PointSummary, among: usize) -> Compared {
         let without_pairs = || {
-            let among = if self.is_dash { 1 } else { among.max(1) };
+            let among = if self.is_papers { 1 } else { among.max(1) };
             let level = 1.0 - (1.0 - DEFAULT_LEVEL) / among as f64;
             let movement = self.movement(of, over);
             of_comparison(&compare_at(&of.compared, &over.compared, movement, level), of, over)

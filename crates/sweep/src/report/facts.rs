@@ -1,7 +1,6 @@
 //! The machine, what was measured and how, as pairs of words and figures; and the prose about cleaning.
 
 use crate::analysis::{CleaningSummary, ContestSummary, SlowBlock, TargetSeen};
-use crate::plan::Protocol;
 
 use super::{Report, time};
 
@@ -103,10 +102,10 @@ pub(super) fn slow_blocks(report: &Report) -> Vec<String> {
 
 fn passes(report: &Report) -> String {
     let passes = report.meta.passes;
-    if report.meta.protocol == Protocol::Screen {
+    if report.meta.protocol.is_screened() {
         return "blocks of what screening and race left in".to_owned();
     }
-    if report.meta.protocol == Protocol::Blocks {
+    if !report.meta.protocol.is_planned_ahead() {
         return match report.meta.budget_s {
             Some(s) => {
                 let budget = std::time::Duration::try_from_secs_f64(s).unwrap_or_default();

@@ -226,7 +226,7 @@ impl Report {
     /// Whether it is of the papers' protocol, whose figures can be set beside theirs.
     #[must_use]
     pub fn is_papers(&self) -> bool {
-        self.meta.protocol.is_dash()
+        self.meta.protocol.is_papers()
     }
 
     /// The report's title: the sweep's name, and what it ran on where that has a name.

@@ -43,7 +43,7 @@ pub use targets::TargetFactory;
 pub use timer::{SystemTimer, Timer};
 
 use crate::model::{Point, RunRow};
-use crate::plan::{Plan, Protocol, Step, StepKind, run_seed};
+use crate::plan::{Plan, Step, StepKind, run_seed};
 use crate::store::{Completeness, Machine, Measured, Store, StoreError};
 use pace::Pace;
 use surroundings::Surroundings;
@@ -207,10 +207,8 @@ impl<'a> Runner<'a> {
     /// [`RunError::Refused`] where a target refuses.
     pub fn run(mut self) -> Result<Outcome, RunError> {
         let before = self.store.completeness()?;
-        let missing = match self.store.meta()?.protocol {
-            Protocol::Dash => self.store.missing_steps()?,
-            Protocol::Blocks | Protocol::Screen => Vec::new(),
-        };
+        let is_planned = self.store.meta()?.protocol.is_planned_ahead();
+        let missing = if is_planned { self.store.missing_steps()? } else { Vec::new() };
         if missing.is_empty() && before.is_complete() {
             return Ok(Outcome::nothing_to_do(before));
         }
@@ -253,8 +251,8 @@ impl<'a> Runner<'a> {
     fn session(&mut self, session: i64, missing: &[Step]) -> Result<Outcome, RunError> {
         let plan = self.store.plan()?;
         let before = self.store.completeness()?;
-        let is_dash = plan.rules.protocol == Protocol::Dash;
-        let board = if is_dash { None } else { Some(self.store.board()?) };
+        let is_planned = plan.rules.protocol.is_planned_ahead();
+        let board = if is_planned { None } else { Some(self.store.board()?) };
         let left: Option<Vec<u32>> = match &board {
             None => Some(missing.iter().map(|step| step.planned.point).collect()),
             Some(board) => board.runs_left(),
@@ -268,7 +266,7 @@ impl<'a> Runner<'a> {
             done: before.done,
             planned: before.planned,
             spent: None,
-            is_in_blocks: !is_dash,
+            is_in_blocks: !is_planned,
             surroundings: Surroundings::of(self.store)?,
             changes: BTreeSet::new(),
         };

@@ -6,7 +6,6 @@
 
 use super::{Overrides, Space, SpaceError};
 use crate::model::{Point, SIDE};
-use crate::plan::Protocol;
 use crate::work::Work;
 
 /// What the sides are called, in order.
@@ -29,10 +28,12 @@ impl Space {
                     hint,
                 ));
             }
-            let reason = match space.protocol {
-                Protocol::Blocks => continue,
-                Protocol::Dash => "makes passes, in which the sides do not alternate",
-                Protocol::Screen => "leaves points out, with one side or the other",
+            let reason = if space.protocol.is_planned_ahead() {
+                "makes passes, in which the sides do not alternate"
+            } else if space.protocol.is_screened() {
+                "leaves points out, with one side or the other"
+            } else {
+                continue;
             };
             return Err(space.fault(
                 None,

@@ -137,10 +137,7 @@ impl Base {
             table.insert("time_based".into(), true.into());
         }
         if table["time_based"].as_bool() == Some(true) && !table.contains_key("runtime") {
-            let runtime = match protocol {
-                Protocol::Dash => RUNTIME_OF_PASSES_S,
-                Protocol::Blocks | Protocol::Screen => RUNTIME_OF_BLOCKS_S,
-            };
+            let runtime = if protocol.is_planned_ahead() { RUNTIME_OF_PASSES_S } else { RUNTIME_OF_BLOCKS_S };
             table.insert("runtime".into(), runtime.into());
         }
         table
@@ -330,7 +327,7 @@ impl Space {
             return Ok(());
         };
         let mut estimate = self.plan(0).estimate(crate::plan::OVERHEAD_PER_RUN);
-        if !self.protocol.is_dash() {
+        if !self.protocol.is_planned_ahead() {
             estimate.time = self.header.budget.unwrap_or(estimate.time.saturating_mul(self.passes.max(1)));
         }
         if estimate.time <= limit {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use measure::precondition::Precondition;
+use base::Word;
 
 use super::SpaceError;
 use super::document::{Entry, Node, Source, Value};
@@ -113,7 +113,7 @@ impl Header {
             let (key, node) = (entry.key.as_str(), &entry.node);
             match key {
                 "name" => header.name = Some(name(source, key, node)?),
-                "protocol" => header.protocol = Some(protocol(source, key, node)?),
+                "protocol" => header.protocol = Some(word(source, key, node, "is not a protocol")?),
                 "search" => header.protocol = Some(search(source, key, node)?),
                 "budget" => header.budget = Some(budget(source, key, node)?),
                 "block_spacing" => header.spacing = time(source, key, node, "for instance \"5s\"")?,
@@ -128,8 +128,10 @@ impl Header {
                     header.control_every = whole(source, key, node, 0, u64::from(u32::MAX))? as u32
                 }
                 "baseline" => header.baseline = baseline(source, key, node)?,
-                "order" => header.order = order(source, key, node)?,
-                "precondition" => header.prepare.how = precondition(source, key, node)?,
+                "order" => header.order = word(source, key, node, "is not an order")?,
+                "precondition" => {
+                    header.prepare.how = word(source, key, node, "is no way to prepare a target")?;
+                }
                 "purge" => header.prepare.purge = truth(source, key, node)?,
                 "limits" => header.limits = limits(source, key, node)?,
                 _ => return Err(source.unknown_key(entry, "[sweep]", KEYS.into_iter())),
@@ -145,19 +147,19 @@ impl Header {
         if entries.iter().any(|e| e.key == "protocol") && entries.iter().any(|e| e.key == "search") {
             return refuse("search", "says what protocol says", "keep one of the two");
         }
-        if self.protocol == Some(Protocol::Screen) && self.passes.is_some() {
+        if self.protocol.is_some_and(Protocol::is_screened) && self.passes.is_some() {
             return refuse(
                 "passes",
                 "does not belong to search = \"screen\"",
                 "take it out: blocks are run until a decision",
             );
         }
-        let discards_first = self.discard_first.unwrap_or(true);
-        if self.protocol == Some(Protocol::Dash) && discards_first && self.passes == Some(1) {
+        let is_papers = self.protocol.is_some_and(Protocol::is_papers);
+        if is_papers && self.discard_first.unwrap_or(true) && self.passes == Some(1) {
             let hint = "raise passes to 2 or more, or say discard_first = false";
             return refuse("passes", "the only pass would be set aside", hint);
         }
-        if self.protocol == Some(Protocol::Dash) && self.budget.is_some() {
+        if self.protocol.is_some_and(Protocol::is_planned_ahead) && self.budget.is_some() {
             return refuse(
                 "budget",
                 "belongs to protocol = \"blocks\"",
@@ -171,7 +173,7 @@ impl Header {
                 "keep one of the two",
             );
         }
-        if self.protocol.is_some_and(|protocol| !protocol.is_dash()) && self.discard_first == Some(true) {
+        if self.protocol.is_some() && !is_papers && self.discard_first == Some(true) {
             return refuse(
                 "discard_first",
                 "belongs to protocol = \"dash\"",
@@ -191,21 +193,31 @@ fn name(source: Source<'_>, key: &str, node: &Node) -> Result<String, SpaceError
     }
 }
 
-fn protocol(source: Source<'_>, key: &str, node: &Node) -> Result<Protocol, SpaceError> {
-    let word = match &node.value {
-        Value::Text(word) => Protocol::from_word(word),
-        _ => None,
-    };
-    word.ok_or_else(|| source.bad_value(key, node, "is not a protocol", "\"blocks\" or \"dash\""))
+/// A word of an enum.
+fn word<W: Word>(source: Source<'_>, key: &str, node: &Node, reason: &str) -> Result<W, SpaceError> {
+    choice(source, key, node, reason, W::WORDS, W::from_word)
 }
 
 fn search(source: Source<'_>, key: &str, node: &Node) -> Result<Protocol, SpaceError> {
-    let word = match &node.value {
-        Value::Text(word) => Protocol::from_search(word),
+    let words = Protocol::ALL.map(Protocol::search_word);
+    choice(source, key, node, "is not a way to search", &words, Protocol::from_search)
+}
+
+/// What one of `words` means.
+fn choice<T>(
+    source: Source<'_>,
+    key: &str,
+    node: &Node,
+    reason: &str,
+    words: &[&str],
+    meaning: fn(&str) -> Option<T>,
+) -> Result<T, SpaceError> {
+    let found = match &node.value {
+        Value::Text(word) => meaning(word),
         _ => None,
     };
-    let hint = "\"exhaustive\", \"screen\" or \"race\"";
-    word.ok_or_else(|| source.bad_value(key, node, "is not a way to search", hint))
+    let hint = || words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
+    found.ok_or_else(|| source.bad_value(key, node, reason, &hint()))
 }
 
 fn time(source: Source<'_>, key: &str, node: &Node, hint: &str) -> Result<Duration, SpaceError> {
@@ -250,23 +262,6 @@ fn truth(source: Source<'_>, key: &str, node: &Node) -> Result<bool, SpaceError>
             "write true or false, without quotes",
         )),
     }
-}
-
-fn order(source: Source<'_>, key: &str, node: &Node) -> Result<Order, SpaceError> {
-    let word = match &node.value {
-        Value::Text(word) => Order::from_word(word),
-        _ => None,
-    };
-    word.ok_or_else(|| source.bad_value(key, node, "is not an order", "\"random\" or \"given\""))
-}
-
-fn precondition(source: Source<'_>, key: &str, node: &Node) -> Result<Precondition, SpaceError> {
-    let word = match &node.value {
-        Value::Text(word) => Precondition::from_word(word),
-        _ => None,
-    };
-    let hint = "\"none\", \"fill\" or \"steady\"";
-    word.ok_or_else(|| source.bad_value(key, node, "is no way to prepare a target", hint))
 }
 
 fn control(source: Source<'_>, key: &str, node: &Node) -> Result<Control, SpaceError> {

@@ -3,7 +3,7 @@
 //! ```toml
 //! [sweep]                     # how it is run; every key may be left out
 //! name = "depth ladder"
-//! protocol = "blocks"         # or "dash": the papers' passes
+//! protocol = "blocks"         # or "dash": the papers' passes; or "screen"
 //! search = "race"             # the same as blocks; "exhaustive": the same as dash; "screen": few points, few constructions
 //! budget = "30m"              # the longest that blocks run until each work is decided
 //! block_spacing = "5s"        # between the starts of two blocks of one work
@@ -268,56 +268,52 @@ impl Space {
         let is_of_passes = self.header.discard_first == Some(true) || self.order == Order::Given;
         let implied = if builds || is_of_passes { Protocol::Dash } else { Protocol::Blocks };
         self.protocol = overrides.protocol.or(self.header.protocol).unwrap_or(implied);
-        if let (Protocol::Screen, Some(passes)) = (self.protocol, overrides.passes) {
+        if let Some(passes) = overrides.passes.filter(|_| self.protocol.is_screened()) {
             let reason = "a screened sweep runs blocks until a decision";
             let hint = "leave it out, or say --search=race";
             return Err(flag_error("--passes", &passes.to_string(), reason, hint));
         }
         let passes = match overrides.budget {
             // The passes of a file belong to the protocol that a flag has overruled.
-            _ if self.protocol == Protocol::Screen => None,
+            _ if self.protocol.is_screened() => None,
             Some(_) => overrides.passes,
             None => overrides.passes.or(self.header.passes),
         };
-        match self.protocol {
-            Protocol::Dash => {
-                // Six passes of which the first is set aside leave five, one more than the papers had: with four,
-                // Chauvenet's limit lies above the largest deviation possible.
-                self.passes = passes.unwrap_or(6);
-                self.discard_first = self.header.discard_first.unwrap_or(true);
-                if let Some(budget) = overrides.budget {
-                    let hint = "leave it out, or say --protocol=blocks";
-                    let reason = "passes say how long the papers' protocol takes";
-                    return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
-                }
-                if self.passes == 0 || (self.passes == 1 && self.discard_first) {
-                    return Err(flag_error(
-                        "--passes",
-                        &self.passes.to_string(),
-                        "the first pass is set aside, and none would be left",
-                        "give 2 or more",
-                    ));
-                }
+        self.discard_first = self.protocol.is_papers() && self.header.discard_first.unwrap_or(true);
+        if self.protocol.is_planned_ahead() {
+            // Six passes of which the first is set aside leave five, one more than the papers had: with four,
+            // Chauvenet's limit lies above the largest deviation possible.
+            self.passes = passes.unwrap_or(6);
+            if let Some(budget) = overrides.budget {
+                let hint = "leave it out, or say --protocol=blocks";
+                let reason = "passes say how long the papers' protocol takes";
+                return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
             }
-            Protocol::Blocks | Protocol::Screen => {
-                self.passes = passes.unwrap_or(0);
-                self.discard_first = false;
-                if let (Some(budget), Some(_)) = (overrides.budget, overrides.passes) {
-                    let hint = "give one of the two";
-                    let reason = "--passes fixes the number of blocks";
-                    return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
-                }
-                if overrides.passes == Some(0) {
-                    return Err(flag_error("--passes", "0", "there would be no run", "give 1 or more"));
-                }
-                if self.order == Order::Given {
-                    return Err(flag_error(
-                        "--protocol",
-                        "blocks",
-                        "order = \"given\" confounds settings with time",
-                        "leave order out of [sweep], or say --protocol=dash",
-                    ));
-                }
+            if self.passes == 0 || (self.passes == 1 && self.discard_first) {
+                return Err(flag_error(
+                    "--passes",
+                    &self.passes.to_string(),
+                    "the first pass is set aside, and none would be left",
+                    "give 2 or more",
+                ));
+            }
+        } else {
+            self.passes = passes.unwrap_or(0);
+            if let (Some(budget), Some(_)) = (overrides.budget, overrides.passes) {
+                let hint = "give one of the two";
+                let reason = "--passes fixes the number of blocks";
+                return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
+            }
+            if overrides.passes == Some(0) {
+                return Err(flag_error("--passes", "0", "there would be no run", "give 1 or more"));
+            }
+            if self.order == Order::Given {
+                return Err(flag_error(
+                    "--protocol",
+                    "blocks",
+                    "order = \"given\" confounds settings with time",
+                    "leave order out of [sweep], or say --protocol=dash",
+                ));
             }
         }
         Ok(())
@@ -326,10 +322,10 @@ impl Space {
     /// How long blocks may run: what was asked for, else enough for [`BLOCKS_WITHIN_BUDGET`] blocks of everything.
     fn settle_budget(&mut self, overrides: &Overrides) {
         self.budget = None;
-        if self.protocol == Protocol::Dash || self.passes > 0 {
+        if self.protocol.is_planned_ahead() || self.passes > 0 {
             return;
         }
-        if self.protocol == Protocol::Screen {
+        if self.protocol.is_screened() {
             self.budget = overrides.budget.or(self.header.budget).or(self.limits.time);
             return;
         }
@@ -344,7 +340,7 @@ impl Space {
     /// Refuses more settings of one work than can be decided between.
     fn check_settings(&self) -> Result<(), SpaceError> {
         let most = Contest::all(&self.points).iter().map(|contest| contest.members.len()).max().unwrap_or(0);
-        if self.protocol == Protocol::Dash || most <= SETTINGS_MAX {
+        if self.protocol.is_planned_ahead() || most <= SETTINGS_MAX {
             return Ok(());
         }
         let reason =
@@ -358,7 +354,7 @@ impl Space {
     /// [`SpaceError`] where a flag and the space contradict each other.
     pub fn with(mut self, overrides: &Overrides) -> Result<Self, SpaceError> {
         self.settle_protocol(overrides)?;
-        if self.protocol == Protocol::Dash && self.header.budget.is_some() {
+        if self.protocol.is_planned_ahead() && self.header.budget.is_some() {
             let reason = "belongs to protocol = \"blocks\", and this sweep makes passes";
             let hint = "say protocol = \"blocks\" in [sweep], or take budget out: passes says how long the other takes";
             return Err(self.fault(None, "budget", reason, hint));
@@ -404,15 +400,15 @@ impl Space {
             return Err(flag_error("--shard", &flag, "there is no such shard", hint));
         }
         let most = Plan::most_shards(&self.points, self.protocol);
-        if self.protocol == Protocol::Screen {
+        if self.protocol.is_screened() {
             let reason = "what a screened sweep runs next depends on all that it has run";
             return Err(flag_error("--shard", &flag, reason, "leave one of --shard and --search=screen out"));
         }
         if shards > most {
-            let what = match self.protocol {
-                _ if !self.drives().is_empty() => "constructions",
-                Protocol::Dash => "points",
-                Protocol::Blocks | Protocol::Screen => "works",
+            let what = match self.drives().is_empty() {
+                false => "constructions",
+                true if self.protocol.is_planned_ahead() => "points",
+                true => "works",
             };
             let reason = format!("the space has {most} {what} to share");
             return Err(flag_error("--shard", &flag, &reason, &format!("share it among at most {most}")));
@@ -434,7 +430,7 @@ impl Space {
             prepare: self.prepare,
             protocol: self.protocol,
             equivalence: self.equivalence,
-            spacing: if self.protocol.is_dash() { Duration::ZERO } else { self.header.spacing },
+            spacing: if self.protocol.is_planned_ahead() { Duration::ZERO } else { self.header.spacing },
         }
     }
 

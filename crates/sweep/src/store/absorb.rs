@@ -125,20 +125,18 @@ fn take_figures(t: &Transaction<'_>, table: &str, wanted: &str) -> rusqlite::Res
             )?;
         }
     }
-    let columns = schema::FIGURES;
-    let values: Vec<String> = columns
-        .split(',')
-        .map(|column| match column.trim() {
-            "session" => "r.new".to_owned(),
-            "record" => "a.record + ?1".to_owned(),
-            other => format!("a.{other}"),
-        })
-        .collect();
+    let value = |column: &&str| match *column {
+        "session" => "r.new".to_owned(),
+        "record" => "a.record + ?1".to_owned(),
+        other => format!("a.{other}"),
+    };
+    let columns = schema::figures();
+    let values: Vec<String> = columns.iter().map(value).collect();
+    let (columns, values) = (columns.join(", "), values.join(", "));
     t.execute(
         &format!(
-            "INSERT INTO main.{table} ({columns}) SELECT {} FROM source.{table} a
-             JOIN renumbered r ON r.old = a.session WHERE {wanted} ORDER BY a.id",
-            values.join(", ")
+            "INSERT INTO main.{table} ({columns}) SELECT {values} FROM source.{table} a
+             JOIN renumbered r ON r.old = a.session WHERE {wanted} ORDER BY a.id"
         ),
         [free],
     )?;

@@ -73,7 +73,7 @@ impl Store {
             protocol: match all.get("protocol") {
                 Some(word) => Protocol::from_word(word)
                     .ok_or_else(|| self.damaged("meta 'protocol'".into(), format!("'{word}'")))?,
-                None => Protocol::Dash,
+                None => Protocol::unnamed(),
             },
             budget: match all.get("budget_ns") {
                 Some(_) => Some(Duration::from_nanos(number("budget_ns")?)),
@@ -156,7 +156,7 @@ impl Store {
 
     /// The runs of blocks that were cut short, and that are therefore not analysed.
     pub fn cut(&self) -> Result<BTreeSet<PlannedRun>, StoreError> {
-        if self.meta()?.protocol.is_dash() {
+        if self.meta()?.protocol.is_planned_ahead() {
             return Ok(BTreeSet::new());
         }
         let sql = "SELECT position FROM runs UNION SELECT position FROM failures WHERE kind = 'run'";
@@ -348,7 +348,7 @@ impl Store {
 
     /// How much of the plan is there.
     pub fn completeness(&self) -> Result<Completeness, StoreError> {
-        if !self.meta()?.protocol.is_dash() {
+        if !self.meta()?.protocol.is_planned_ahead() {
             return self.completeness_of_blocks();
         }
         let count = |sql: &str| -> Result<u32, StoreError> {
@@ -421,7 +421,7 @@ impl Store {
     }
 
     fn figures(&self, table: &'static str) -> Result<Vec<RunRow>, StoreError> {
-        let sql = format!("SELECT id, {} FROM {table} ORDER BY position, id", schema::FIGURES);
+        let sql = format!("SELECT id, {} FROM {table} ORDER BY position, id", schema::figures().join(", "));
         let raw = self.rows(&sql, |row| Ok((run_row(row)?, row.get::<_, String>("warnings")?)))?;
         let limits = self.limits(table)?;
         raw.into_iter()

@@ -19,16 +19,8 @@ pub(super) const APPLICATION_ID: i64 = 0x666c_7368;
 /// go on as they are.
 pub(super) const FORMAT: i64 = 3;
 
-/// The columns of `runs`, `controls` and `voided` after `id`, in the order of
-/// [`crate::store::write`]'s parameters.
-pub(super) const FIGURES: &str = "point, pass, position, session, started_unix_ns, interval_ns, bytes, ios, \
-     bandwidth_bytes_per_s, iops, latency_ns_mean, latency_ns_p50, latency_ns_p99, latency_ns_p99_9, \
-     latency_ns_max, warnings, wall_ns, record";
-
-fn figures_table(name: &str, constraint: &str) -> String {
-    format!(
-        "CREATE TABLE {name} (
-            id INTEGER PRIMARY KEY,
+/// The columns of `runs`, `controls` and `voided` after `id`, one a line, in the order of [`crate::store::write`]'s parameters.
+const FIGURES: &str = "
             point INTEGER NOT NULL REFERENCES points(id),
             pass INTEGER NOT NULL,
             position INTEGER NOT NULL,
@@ -46,7 +38,17 @@ fn figures_table(name: &str, constraint: &str) -> String {
             latency_ns_max INTEGER NOT NULL,
             warnings TEXT NOT NULL, -- codes, separated by spaces
             wall_ns INTEGER NOT NULL, -- from asking for the run until its record was there
-            record INTEGER NOT NULL UNIQUE REFERENCES records(id),
+            record INTEGER NOT NULL UNIQUE REFERENCES records(id),";
+
+/// Their names.
+pub(super) fn figures() -> Vec<&'static str> {
+    FIGURES.lines().filter_map(|line| line.split_whitespace().next()).collect()
+}
+
+fn figures_table(name: &str, constraint: &str) -> String {
+    format!(
+        "CREATE TABLE {name} (
+            id INTEGER PRIMARY KEY,{FIGURES}
             FOREIGN KEY (position, point, pass) REFERENCES plan(position, point, pass)
             {constraint}
         ) STRICT;"

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Machine, Meta, NOTE_TIME_USED, Store, StoreError, details, now_unix_ns, schema};
 use crate::model::{Point, RunRow};
-use crate::plan::{Plan, PlannedRun, Step, StepKind};
+use crate::plan::{Plan, PlannedRun, Protocol, Step, StepKind};
 
 /// A measured step that is to be stored.
 #[derive(Debug, Clone, Copy)]
@@ -164,10 +164,9 @@ impl Store {
         let warnings: Vec<&str> = row.warnings.iter().map(|code| code.code()).collect();
         let warnings = warnings.join(" ");
         let wall = i64::try_from(measured.wall.as_nanos()).unwrap_or(i64::MAX);
-        let sql = format!(
-            "INSERT INTO {table} ({}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
-            schema::FIGURES
-        );
+        let columns = schema::figures();
+        let values = vec!["?"; columns.len()].join(", ");
+        let sql = format!("INSERT INTO {table} ({}) VALUES ({values})", columns.join(", "));
         row.id = self.transaction("store a run", |t| {
             t.prepare_cached("INSERT INTO records (length, zlib) VALUES (?1, ?2)")?
                 .execute(params![integer(text.len() as u64), packed])?;
@@ -264,7 +263,7 @@ fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
         all.push(("shards", meta.shards.to_string()));
         all.push(("parts", json(&meta.parts)));
     }
-    if !meta.protocol.is_dash() {
+    if meta.protocol != Protocol::unnamed() {
         all.push(("protocol", meta.protocol.word().to_owned()));
         all.push(("spacing_ns", meta.spacing.as_nanos().to_string()));
         all.extend(meta.budget.map(|budget| ("budget_ns", budget.as_nanos().to_string())));
