@@ -1,6 +1,6 @@
 //! `flashwright sim papers`: paper and simulation side by side.
 
-use ::sim::papers::figures::{Reproduced, Standing, reproduce};
+use ::sim::papers::figures::{Reproduced, reproduce};
 use ::sim::papers::refit::{Refit, Refitted, refit};
 use ::sim::papers::sensitivity::{MOVES, Moved, STEP, sensitivity};
 use ::sim::papers::shapes::{Shape, shapes};
@@ -123,11 +123,12 @@ pub struct PapersConstant {
 
 /// Prints it.
 pub fn papers(args: &PapersArgs) -> Result<(), Failure> {
+    let (figures, refit) = (reproduce(), args.refit.then(refit));
     let document = PapersDocument {
         schema: SCHEMA.to_owned(),
         seeds: SEEDS,
         tolerance: TOLERANCE,
-        figures: reproduce().iter().map(figure).collect(),
+        figures: figures.iter().map(figure).collect(),
         shapes: shapes().into_iter().map(shape).collect(),
         ambiguities: AMBIGUITIES.iter().map(|text| (*text).to_owned()).collect(),
         sensitivity: if args.sensitivity {
@@ -135,9 +136,12 @@ pub fn papers(args: &PapersArgs) -> Result<(), Failure> {
         } else {
             Vec::new()
         },
-        refit: args.refit.then(|| refitted(&refit())),
+        refit: refit.as_ref().map(refitted),
     };
-    if args.json { output::print_document(&document) } else { output::print(&text(&document)) }
+    if args.json {
+        return output::print_document(&document);
+    }
+    output::print(&text(&document, &figures, refit.as_ref()))
 }
 
 fn figure(one: &Reproduced) -> PapersFigure {
@@ -192,12 +196,12 @@ fn constant(one: Moved) -> PapersConstant {
 }
 
 /// The table of figures, and how many of them are what.
-fn table(figures: &[PapersFigure], tolerance: f64) -> String {
+fn table(figures: &[Reproduced]) -> String {
     let mut text = format!(
         "{:<28} {:<40} {:>11} {:>11} {:>7}  {}\n",
         "source", "figure", "paper", "model", "error", "standing"
     );
-    for one in figures {
+    for one in figures.iter().map(figure) {
         text += &format!(
             "{:<28} {:<40} {:>11.0} {:>11.0} {:>+6.1}%  {}\n",
             one.source,
@@ -208,12 +212,11 @@ fn table(figures: &[PapersFigure], tolerance: f64) -> String {
             one.standing
         );
     }
-    let within =
-        |held_out: bool| figures.iter().filter(move |one| (one.standing != Standing::Fit.word()) == held_out);
-    let count = |held_out| within(held_out).filter(|one| one.error.abs() <= tolerance).count();
+    let within = |held_out: bool| figures.iter().filter(move |one| one.is_held_out() == held_out);
+    let count = |held_out| within(held_out).filter(|one| one.holds()).count();
     text += &format!(
         "within {:.0} %: {} of {} that constants are set from, {} of {} that are predicted\n",
-        tolerance * 100.0,
+        TOLERANCE * 100.0,
         count(false),
         within(false).count(),
         count(true),
@@ -223,7 +226,7 @@ fn table(figures: &[PapersFigure], tolerance: f64) -> String {
 }
 
 /// The constants that were set again, and the figures with them.
-fn text_of_refit(refit: &PapersRefit, tolerance: f64) -> String {
+fn text_of_refit(refit: &PapersRefit, figures: &[Reproduced]) -> String {
     let mut text = format!(
         "\n{}\n{:<18} {:<34} {:>10} {:>10} {:>7}  {}\n",
         paint::title("The constants, each set again from one figure"),
@@ -243,7 +246,7 @@ fn text_of_refit(refit: &PapersRefit, tolerance: f64) -> String {
         );
     }
     text += &format!("\n{}\n", paint::title("The figures with these constants"));
-    text + &table(&refit.figures, tolerance)
+    text + &table(figures)
 }
 
 /// A value of a machine file in ten columns.
@@ -256,12 +259,12 @@ fn short(value: Option<&str>) -> String {
     }
 }
 
-fn text(document: &PapersDocument) -> String {
+fn text(document: &PapersDocument, figures: &[Reproduced], refit: Option<&Refit>) -> String {
     let title = format!("The papers' figures, mean of {} seeds", document.seeds);
-    let mut text = format!("{}\n{}", paint::title(&title), table(&document.figures, document.tolerance));
+    let mut text = format!("{}\n{}", paint::title(&title), table(figures));
     text += "No constant is set from a predicted figure; the model's mechanisms were chosen with all of them known.\n";
-    if let Some(refit) = &document.refit {
-        text += &text_of_refit(refit, document.tolerance);
+    if let Some((shown, refit)) = document.refit.as_ref().zip(refit) {
+        text += &text_of_refit(shown, &refit.figures);
     }
     text += &format!("\n{}\n", paint::title("What the papers show"));
     for one in &document.shapes {

@@ -62,6 +62,12 @@ impl Reproduced {
         self.model / self.figure.paper - 1.0
     }
 
+    /// Whether no constant is set from the figure.
+    #[must_use]
+    pub fn is_held_out(&self) -> bool {
+        self.figure.standing != Standing::Fit
+    }
+
     /// Whether it is within the tolerance.
     #[must_use]
     pub fn holds(&self) -> bool {

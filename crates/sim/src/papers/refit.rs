@@ -204,19 +204,6 @@ pub struct Refit {
     pub figures: Vec<Reproduced>,
 }
 
-impl Refit {
-    /// The figures that pin no constant.
-    pub fn held_out(&self) -> impl Iterator<Item = &Reproduced> {
-        self.figures.iter().filter(|one| !is_calibration(&one.figure))
-    }
-}
-
-/// Whether a figure pins a constant.
-#[must_use]
-pub fn is_calibration(figure: &Figure) -> bool {
-    PINS.iter().any(|pin| pin.is_of(figure))
-}
-
 /// Values by file and key; without a value the key is removed.
 type Values = BTreeMap<(&'static str, &'static str), Option<Value>>;
 
