@@ -5,18 +5,24 @@ use std::time::Duration;
 /// A byte count in powers of two: `4 KiB`, `1.5 GiB`, `512 B`.
 #[must_use]
 pub fn bytes(n: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = n as f64;
+    whole_or_scaled(n as f64, 1024.0, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+}
+
+/// Bytes in powers of ten, as storage is sold: `1.20 PB`, `320 GB`, `2 TB`.
+#[must_use]
+pub fn decimal_bytes(n: f64) -> String {
+    whole_or_scaled(n, 999.5, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
+}
+
+/// A value in the first unit in which it is below `limit`, a whole one without digits behind the point.
+fn whole_or_scaled(mut value: f64, limit: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
+    while value >= limit && unit + 1 < units.len() {
+        value /= step;
         unit += 1;
     }
-    if value.fract() == 0.0 {
-        format!("{value:.0} {}", UNITS[unit])
-    } else {
-        format!("{} {}", three_digits(value), UNITS[unit])
-    }
+    let number = if value.fract() == 0.0 { format!("{value:.0}") } else { three_digits(value) };
+    format!("{number} {}", units[unit])
 }
 
 /// A byte count as fio would have it typed, exact: `4k`, `4m`, `1g`, `1000`.
@@ -118,6 +124,9 @@ mod tests {
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(3 << 29), "1.50 GiB");
         assert_eq!(bytes(0), "0 B");
+        assert_eq!(decimal_bytes(1.2e15), "1.20 PB");
+        assert_eq!(decimal_bytes(2e12), "2 TB");
+        assert_eq!(decimal_bytes(999_600.0), "1.00 MB");
         assert_eq!(bytes_short(4 << 20), "4m");
         assert_eq!(bytes_short(1000), "1000");
         assert_eq!(bandwidth(1.39e9), "1.39 GB/s");

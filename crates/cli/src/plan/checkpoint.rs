@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use planner::Formula;
-use planner::checkpoint::hybrid::{Demand, Purchase, Target, alone, cheapest, decimal_bytes, hybrid, price};
+use planner::checkpoint::hybrid::{Demand, Purchase, Target, alone, cheapest, hybrid, price};
 use planner::checkpoint::levels::{self, Levels, Schedule};
 use planner::checkpoint::simulate::{Failures, Pattern, Simulated, simulate};
 use planner::checkpoint::{self, Machine, Rule, time};
@@ -568,9 +568,9 @@ fn purchases_table(purchases: &[NamedPurchase], currency: &str) -> PageTable {
             units::percent(p.io_share),
             known(p.waste, units::percent),
             positive(tiers.fast_bandwidth, &units::bandwidth),
-            positive(tiers.fast_capacity, &decimal_bytes),
+            positive(tiers.fast_capacity, &units::decimal_bytes),
             units::bandwidth(tiers.slow_bandwidth),
-            positive(tiers.slow_capacity, &decimal_bytes),
+            positive(tiers.slow_capacity, &units::decimal_bytes),
             known(tiers.fast_price.filter(|_| tiers.fast_bandwidth > 0.0), grouped),
             known(tiers.slow_price, grouped),
             known(p.price, grouped),

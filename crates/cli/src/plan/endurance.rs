@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use planner::Formula;
-use planner::checkpoint::hybrid::decimal_bytes;
 use planner::checkpoint::time;
 use planner::endurance::{self, Life, Wear, Worn, YEAR_S, between_bit_errors};
 use planner::smart::Smart;
@@ -249,12 +248,12 @@ fn between((least, most): (f64, Option<f64>)) -> String {
 fn life_table(wear: &Wear, life: &Life) -> PageTable {
     let mut rows = table("Wear", &["", ">"]);
     for (name, value) in [
-        ("capacity", decimal_bytes(wear.capacity_bytes)),
+        ("capacity", units::decimal_bytes(wear.capacity_bytes)),
         ("P/E cycles", figure(wear.pe_cycles)),
         ("write amplification", figure(wear.write_amplification)),
         ("write rate", units::bandwidth(wear.write_bytes_per_s)),
         ("share of the time", units::percent(wear.duty)),
-        ("bytes that can be written", decimal_bytes(life.writable_bytes)),
+        ("bytes that can be written", units::decimal_bytes(life.writable_bytes)),
         ("life of a new drive", time(life.life_s)),
         ("drive writes a day", format!("{} for {} years", figure(life.drive_writes_per_day), wear.years)),
         ("write amplification to last them", figure(life.largest_write_amplification)),
@@ -269,15 +268,15 @@ fn smart_table(worn: &Worn) -> PageTable {
     let mut rows = table(format!("SMART: {}", counters.model.as_deref().unwrap_or("the drive")), &["", ">"]);
     let percent = |percent: f64| format!("{percent:.0} %");
     for (name, value) in [
-        ("written", known(counters.written_bytes, decimal_bytes)),
-        ("read", known(counters.read_bytes, decimal_bytes)),
+        ("written", known(counters.written_bytes, units::decimal_bytes)),
+        ("read", known(counters.read_bytes, units::decimal_bytes)),
         ("power-on time", known(counters.power_on_s, time)),
         ("life used", known(counters.percentage_used, percent)),
         ("spare blocks left", known(counters.available_spare, percent)),
         ("mean write rate", known(worn.write_bytes_per_s, units::bandwidth)),
         ("power-on time left at that rate", known(worn.left_s, time)),
         ("as wear is counted in whole percents", worn.left_range_s.map_or(NONE.to_owned(), between)),
-        ("bytes that can be written", known(worn.writable_bytes, decimal_bytes)),
+        ("bytes that can be written", known(worn.writable_bytes, units::decimal_bytes)),
         ("write amplification, from P/E cycles", known(worn.write_amplification, figure)),
     ] {
         rows.rows.push(vec![name.to_owned(), value]);

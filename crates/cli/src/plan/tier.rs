@@ -1,7 +1,6 @@
 //! `flashwright plan tier`.
 
 use planner::Formula;
-use planner::checkpoint::hybrid::decimal_bytes;
 use planner::tier::{self, Curve, Demand, Mix, Tier, cheapest};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -102,8 +101,11 @@ fn page(document: &TierDocument) -> Page {
     };
     let best = document.mixes.first();
     let answer = best.map_or("No mix does what is asked".to_owned(), |best| {
-        let tiers: Vec<String> =
-            best.tiers.iter().map(|tier| format!("{} of {}", decimal_bytes(tier.bytes), tier.name)).collect();
+        let tiers: Vec<String> = best
+            .tiers
+            .iter()
+            .map(|tier| format!("{} of {}", units::decimal_bytes(tier.bytes), tier.name))
+            .collect();
         format!(
             "{}: {}{}, mean access {}",
             tiers.join(", "),
@@ -132,7 +134,7 @@ fn tiers_table(document: &TierDocument, best: &Mix) -> PageTable {
     for tier in &best.tiers {
         rows.rows.push(vec![
             tier.name.clone(),
-            decimal_bytes(tier.bytes),
+            units::decimal_bytes(tier.bytes),
             format!("{:.2} %", tier.share * 100.0),
             known(document.demand.rate, |rate| grouped(rate * tier.share)),
             grouped(tier.price),
@@ -148,7 +150,7 @@ fn mixes_table(document: &TierDocument) -> PageTable {
         table("Every choice of tiers that does what is asked", &["Tiers", ">Price", ">Mean access", "Bytes"]);
     for mix in &document.mixes {
         let names: Vec<&str> = mix.tiers.iter().map(|tier| tier.name.as_str()).collect();
-        let bytes: Vec<String> = mix.tiers.iter().map(|tier| decimal_bytes(tier.bytes)).collect();
+        let bytes: Vec<String> = mix.tiers.iter().map(|tier| units::decimal_bytes(tier.bytes)).collect();
         rows.rows.push(vec![
             names.join(" + "),
             grouped(mix.price),

@@ -159,10 +159,14 @@ pub fn hybrid(
     if let Some(given) = fast_capacity.filter(|given| *given < least) {
         let hint = format!(
             "at least {}, or --keep of fewer checkpoints, or a drain that ends before the next begins",
-            decimal_bytes(least)
+            units::decimal_bytes(least)
         );
         let problem = format!("does not hold the {:.0} checkpoints that are there at once", least / size);
-        return Err(PlanError::impossible(format!("fast-capacity={}", decimal_bytes(given)), problem, hint));
+        return Err(PlanError::impossible(
+            format!("fast-capacity={}", units::decimal_bytes(given)),
+            problem,
+            hint,
+        ));
     }
     Ok(Purchase {
         fast_bandwidth,
@@ -205,7 +209,7 @@ fn too_slow(tier: &str, bandwidth: f64, size: f64, period_s: f64) -> PlanError {
         format!("{tier}={}", units::bandwidth(bandwidth)),
         format!(
             "a checkpoint of {} takes {}, and the next comes after {}",
-            decimal_bytes(size),
+            units::decimal_bytes(size),
             time(size / bandwidth),
             time(period_s)
         ),
@@ -213,7 +217,7 @@ fn too_slow(tier: &str, bandwidth: f64, size: f64, period_s: f64) -> PlanError {
             "more than {}, an --interval above {}, or checkpoints below {}",
             units::bandwidth(size / period_s),
             time(size / bandwidth),
-            decimal_bytes(bandwidth * period_s)
+            units::decimal_bytes(bandwidth * period_s)
         ),
     )
 }
@@ -323,26 +327,6 @@ fn longest_within(machine: &Machine, best: f64, waste: f64) -> f64 {
         high *= 2.0;
     }
     1.0 / bisect(1.0 / high, 1.0 / best, |inverse| machine.waste(1.0 / inverse) <= waste)
-}
-
-/// Bytes in powers of ten, as storage is sold: `1.2 PB`.
-#[must_use]
-pub fn decimal_bytes(bytes: f64) -> String {
-    const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    let mut value = bytes;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < UNITS.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let digits = if value >= 99.95 || value.fract() == 0.0 {
-        0
-    } else if value >= 9.995 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {}", UNITS[unit])
 }
 
 #[cfg(test)]
