@@ -57,28 +57,7 @@ fn modules_of_a_crate_import_one_another_in_one_direction() {
 
 #[test]
 fn tests_of_a_crate_need_no_crate_above_it() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let (mut imports, mut of_tests) = (Graph::new(), Graph::new());
-    for directory in std::fs::read_dir(crates).unwrap() {
-        let manifest = std::fs::read_to_string(directory.unwrap().path().join("Cargo.toml")).unwrap();
-        let (mut name, mut section) = (String::new(), "");
-        for line in manifest.lines() {
-            if line.starts_with('[') {
-                section = line;
-            } else if let Some(given) = line.strip_prefix("name = \"").filter(|_| section == "[package]") {
-                name = given.trim_end_matches('"').to_owned();
-                imports.entry(name.clone()).or_default();
-            } else if line.starts_with("flashwright") {
-                let imported = line.split(['.', ' ', '=']).next().unwrap().to_owned();
-                let graph = match section {
-                    "[dependencies]" => &mut imports,
-                    "[dev-dependencies]" => &mut of_tests,
-                    other => panic!("{name}: {other} has {line}"),
-                };
-                graph.entry(name.clone()).or_default().insert(imported);
-            }
-        }
-    }
+    let [imports, of_tests] = dependencies();
     assert!(imports.len() >= 15 && !of_tests.is_empty(), "{imports:?} {of_tests:?}");
     for (name, needed) in &of_tests {
         for above in needed {
@@ -91,6 +70,33 @@ fn tests_of_a_crate_need_no_crate_above_it() {
             assert!(!below.contains(name), "{name}: its tests need {above}, which depends on it");
         }
     }
+}
+
+/// The crates of this workspace that each crate depends on, and those that its tests depend on besides, by their directories.
+fn dependencies() -> [Graph; 2] {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let [mut imports, mut of_tests] = [Graph::new(), Graph::new()];
+    for directory in std::fs::read_dir(crates).unwrap() {
+        let directory = directory.unwrap();
+        let name = directory.file_name().into_string().unwrap();
+        let manifest = std::fs::read_to_string(directory.path().join("Cargo.toml")).unwrap();
+        imports.entry(name.clone()).or_default();
+        let mut section = "";
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            } else if let Some(imported) = line.strip_prefix("flashwright-") {
+                let graph = match section {
+                    "[dependencies]" => &mut imports,
+                    "[dev-dependencies]" => &mut of_tests,
+                    other => panic!("{name}: {other} has {line}"),
+                };
+                let imported = imported.split(['.', ' ', '=']).next().unwrap().to_owned();
+                graph.entry(name.clone()).or_default().insert(imported);
+            }
+        }
+    }
+    [imports, of_tests]
 }
 
 /// Every `FLASHWRIGHT_*` in the files of the tree is declared in `base::environment`, every declared one is used, and the
@@ -138,6 +144,28 @@ fn environment_variables_are_declared_once_and_documented() {
     for variable in VARIABLES {
         assert!(used.contains(variable.name), "{} is declared, and nothing reads it", variable.name);
     }
+}
+
+/// The table of crates in docs/architecture.md has each crate, with what its Cargo.toml says that it imports.
+#[test]
+fn architecture_says_what_each_crate_imports() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().parent().unwrap();
+    let page = std::fs::read_to_string(tree.join("docs/architecture.md")).unwrap();
+    let [imports, _] = dependencies();
+    let front_doors = ["capi", "cli", "python"];
+    let all = || imports.keys().filter(|name| !front_doors.contains(&name.as_str())).cloned().collect();
+    let table = page.split("| crate |").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a table");
+    let row = |row: &str| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let imports = match cells[3] {
+            "nothing" => BTreeSet::new(),
+            "all of them" => all(),
+            list => list.split(", ").map(str::to_owned).collect(),
+        };
+        (cells[1].trim_matches('`').to_owned(), imports)
+    };
+    let said: Graph = table.lines().skip(2).map(row).collect();
+    assert_eq!(said, imports, "docs/architecture.md says the first, Cargo.toml the second");
 }
 
 /// Each path of modules that docs/architecture.md names leads somewhere: to a module's file, and what follows is a word in it.
