@@ -1,9 +1,10 @@
 //! What to run, in fio's words.
 //!
 //! A [`Workload`] names no device: the same one runs on a drive, a stripe or a simulated machine.
-//! Every field means what the fio option of that name means (fio(1), version 3.33), and where
-//! flashwright goes further the field's comment says so. [`Workload::validate`] is called by whoever
-//! runs it, so a contradictory workload never reaches a device.
+//! A field with the name of a fio option means what that option means (fio(1), version 3.33), and where
+//! flashwright goes further the field's comment says so; fields such as `write_bssplit`, `request_timeout`,
+//! `latency_clock` and `pages` are flashwright's own. [`Workload::validate`] is called by whoever runs it, so
+//! a contradictory workload never reaches a device.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

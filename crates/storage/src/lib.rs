@@ -4,7 +4,7 @@
 //! compared with the bytes asked for, `-errno` is turned into an error once and in one place, and a
 //! buffer belongs to the kernel from submission until its completion has been reaped.
 //!
-//! This is the only crate with hand-written `unsafe`; each block says why it holds.
+//! Only this crate, and `capi` at its border to C, have hand-written `unsafe`; each block says why it holds.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod aio_abi;

@@ -1,7 +1,7 @@
 //! Many requests of any length at once, every member's queue full.
 //!
-//! 1. A request is cut into parts at the bounds of chunks, and where it is longer than a buffer of the engine. A part
-//!    lies on one member.
+//! 1. A read or write is cut into parts at the bounds of chunks, and where it is longer than a buffer of the engine. Such a
+//!    part lies on one member; a sync, or at most 1 GiB of a discard, concerns several and goes one at a time.
 //! 2. Parts wait in a lane for their member, first come, first served. A lane has `depth` parts in flight as long as
 //!    it has as many: a member that is slow, or asked for more than its share, holds up nobody else's.
 //! 3. A request is done when all of its parts are; its completion carries the buffer that was given with it, and each
@@ -123,7 +123,7 @@ pub enum QueueError {
     Engine(#[from] EngineError),
 }
 
-/// A part of a request, on one member.
+/// A part of a request.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     /// The number of the request among those under way.

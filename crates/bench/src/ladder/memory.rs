@@ -2,7 +2,7 @@
 //!
 //! Everything runs on one CPU, on a thread of its own that is bound to it. Rounds are interleaved: each goes through all
 //! sets, in a new cycle each, before any set is measured again, so that what changes slowly falls on all alike. The clock
-//! is taken before and after each set.
+//! is taken before and after each set. Memory of other nodes is measured last, one node after the other.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,8 @@
 //! What a person asks a results file in SQL: what each run did by direction, its CPU time, its warnings with their texts, what
 //! became of it, and the view `results`, which has it all in one row a run with a column for each setting.
 //!
-//! This program reads none of it back: whole records hold the same, so files that were begun without these tables lack nothing, and
-//! get them for the runs of their next session.
+//! This program reads back the verdicts alone, for what limited each run ([`Store::verdict`]). Whole records hold the same, so files
+//! that were begun without these tables lose nothing, and get them for the runs of their next session.
 
 use measure::RunRecord;
 use measure::record::DirectionCounts;
