@@ -100,7 +100,7 @@ pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fau
     if conduct.latency.is_some() {
         let other = [
             ("rate", workload.is_open_loop()),
-            ("thinktime", !workload.thinktime.is_zero()),
+            ("thinktime", workload.rests()),
             ("flow", conduct.flow.is_some()),
             ("ioengine=cpuio", conduct.burn.is_some()),
         ];
@@ -514,7 +514,7 @@ fn commands(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> 
     if !matches!(workload.rw, Rw::Trim | Rw::RandTrim) {
         return refuse("only discards have ranges", "write rw=trim or rw=randtrim, or leave it out");
     }
-    if workload.is_open_loop() || !workload.thinktime.is_zero() {
+    if workload.is_open_loop() || workload.rests() {
         return refuse(
             "ranges are of discards that are made together",
             "leave out rate, rate_iops and thinktime",

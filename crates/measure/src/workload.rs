@@ -594,6 +594,12 @@ impl Workload {
         self.rate_iops.is_some() || self.rate.is_some()
     }
 
+    /// Whether each job rests between requests (`thinktime`).
+    #[must_use]
+    pub fn rests(&self) -> bool {
+        !self.thinktime.is_zero()
+    }
+
     /// Whether something in the run makes writes durable.
     #[must_use]
     pub fn makes_durable(&self) -> bool {

@@ -62,7 +62,7 @@ static CALIBRATIONS: Mutex<Vec<Calibration>> = Mutex::new(Vec::new());
 pub(super) fn limit_iops(job: &Job, shares: &[Share], reports: &[Report]) -> Option<f64> {
     let share = shares.first()?;
     let (workload, conduct) = (&share.workload, &job.conduct);
-    let is_paced = workload.is_open_loop() || !workload.thinktime.is_zero();
+    let is_paced = workload.is_open_loop() || workload.rests();
     let is_steered = conduct.burn.is_some() || conduct.latency.is_some() || conduct.flow.is_some();
     let moves_nothing = share.device.performs().is_some();
     // Jobs that begin and end at other times may still be measured.

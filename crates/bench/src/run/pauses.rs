@@ -27,7 +27,7 @@ impl Pauses {
     /// None where the workload has no rests.
     pub fn new(workload: &Workload) -> Option<Self> {
         let every = workload.thinktime_blocks;
-        (!workload.thinktime.is_zero()).then_some(Self {
+        workload.rests().then_some(Self {
             every,
             left: every,
             rest: workload.thinktime,

@@ -433,7 +433,7 @@ impl Workload {
             return bad("thinktime_blocks", "0".into(), "must be 1 or more", "leave it out");
         }
         let text = |time: Duration| format!("{}us", time.as_micros());
-        if self.thinktime > Duration::ZERO && self.is_open_loop() {
+        if self.rests() && self.is_open_loop() {
             let hint = "the rate says when requests start; leave one of the two out";
             return bad("thinktime", text(self.thinktime), "cannot be combined with a rate", hint);
         }
