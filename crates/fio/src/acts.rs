@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use measure::Workload;
-use measure::workload::{Rw, WriteSync};
+use measure::workload::{Rw, WriteSync, ZoneMode};
 
 use super::draft::Draft;
 use super::error::{Fault, Problem};
@@ -15,6 +15,23 @@ use bench::run::burn::Burn;
 
 /// How long fio computes before it rests, where nothing says.
 const CHUNK: Duration = Duration::from_millis(50);
+
+/// Takes an option out of a workload.
+type Reset = fn(&mut Workload);
+
+/// Options of requests.
+const OF_REQUESTS: [(&str, Reset); 10] = [
+    ("rw", |w| w.rw = Rw::Read),
+    ("rate_iops", |w| w.rate_iops = None),
+    ("rate", |w| w.rate = None),
+    ("number_ios", |w| w.number_ios = None),
+    ("io_size", |w| w.io_size = None),
+    ("bssplit", |w| (w.bssplit, w.write_bssplit) = (Vec::new(), Vec::new())),
+    ("zonemode", |w| w.zonemode = ZoneMode::default()),
+    ("zonesize", |w| w.zonesize = None),
+    ("dedupe_percentage", |w| w.dedupe_percentage = 0),
+    ("thinktime", |w| w.thinktime = Duration::ZERO),
+];
 
 /// The files of a section.
 #[derive(Debug, Clone, Copy)]
@@ -166,26 +183,18 @@ fn faulting(draft: &Draft, workload: Workload, files: Files) -> Result<Workload,
 
 /// Without requests, what is said of them has no effect. It is told and dropped, so that no record has it; what globals say of
 /// requests is no error in a section that computes.
-fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Result<Workload, Fault> {
+fn computing(mut workload: Workload, files: Files, notes: &mut Vec<String>) -> Result<Workload, Fault> {
     if workload.runtime.is_none() {
         return Err(("ioengine", Problem::new("cpuio has no end without a runtime", "add runtime=10s")));
     }
-    let w = &workload;
-    let of_requests = [
-        ("rw", w.rw != Rw::Read),
-        ("nrfiles", files.count > 1),
-        ("rate_iops", w.rate_iops.is_some()),
-        ("rate", w.rate.is_some()),
-        ("number_ios", w.number_ios.is_some()),
-        ("io_size", w.io_size.is_some()),
-        ("bssplit", !w.has_one_size()),
-        ("zonemode", w.is_zbd()),
-        ("zonesize", w.zonesize.is_some()),
-        ("dedupe_percentage", w.dedupe_percentage > 0),
-        ("thinktime", !w.thinktime.is_zero()),
-    ];
-    let dropped: Vec<&str> =
-        of_requests.into_iter().filter(|(_, set)| *set).map(|(option, _)| option).collect();
+    let mut dropped: Vec<&str> = (files.count > 1).then_some("nrfiles").into_iter().collect();
+    for (option, reset) in OF_REQUESTS {
+        let given = workload.clone();
+        reset(&mut workload);
+        if workload != given {
+            dropped.push(option);
+        }
+    }
     if !dropped.is_empty() {
         notes.push(format!(
             "without effect with ioengine=cpuio, which makes no requests: {}",
@@ -197,15 +206,6 @@ fn computing(workload: Workload, files: Files, notes: &mut Vec<String>) -> Resul
         offset: 0,
         offset_increment: Some(0),
         time_based: true,
-        rw: Rw::Read,
-        rate_iops: None,
-        rate: None,
-        number_ios: None,
-        io_size: None,
-        bssplit: Vec::new(),
-        write_bssplit: Vec::new(),
-        dedupe_percentage: 0,
-        thinktime: Duration::ZERO,
         ..workload.without_zones()
     })
 }
