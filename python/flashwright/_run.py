@@ -144,7 +144,10 @@ def _program(binary: Optional[Union[str, Path]]) -> str:
 
 
 #: Options of a workload that take 0 or 1; other switches are given or left out.
-_SWITCHES = frozenset(("direct", "time_based", "norandommap", "hipri", "sqthread_poll", "end_fsync", "until_steady"))
+_SWITCHES = frozenset((
+    "direct", "time_based", "norandommap", "hipri", "sqthread_poll", "end_fsync", "dedupe_global", "read_beyond_wp",
+    "ignore_zone_limits", "until_steady",
+))
 
 
 def _flags(options: Mapping[str, Option]) -> list[str]:

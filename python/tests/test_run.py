@@ -44,6 +44,15 @@ def test_options_are_flags_and_a_document_is_an_object(tmp_path: Path) -> None:
     ]
 
 
+def test_a_switch_that_is_off_takes_the_place_of_a_file_s(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text(json.dumps(BENCH))
+    binary = program(tmp_path, f"cat '{tmp_path}/out'")
+    flashwright.bench("w.toml", dedupe_global=False, read_beyond_wp=True, ignore_zone_limits=False, binary=binary)
+    assert words(tmp_path) == [
+        "bench", "w.toml", "--dedupe_global=0", "--read_beyond_wp=1", "--ignore_zone_limits=0", "--json",
+    ]
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

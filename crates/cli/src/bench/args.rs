@@ -352,6 +352,8 @@ fn value(kind: ValueKind, text: &str) -> Result<Value, BadValue> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -374,5 +376,22 @@ mod tests {
         let rows: String =
             page.lines().filter(|line| line.starts_with("| `")).map(|row| format!("{row}\n")).collect();
         assert!(rows == expected, "docs/options.md is to have these rows:\n{expected}");
+    }
+
+    /// Python passes False as a flag of these alone; for all other flags it leaves the flag out, and a file's value stands.
+    #[test]
+    fn python_knows_every_flag_that_takes_0_or_1() {
+        let command = BenchArgs::augment_args(Command::new("bench"));
+        let takes_switch = |arg: &&Arg| {
+            arg.get_value_names().is_some_and(|names| names == [ValueKind::Switch.placeholder()])
+        };
+        let switches: BTreeSet<&str> =
+            command.get_arguments().filter(takes_switch).filter_map(Arg::get_long).collect();
+        assert!(switches.contains("direct") && switches.contains("until_steady"), "{switches:?}");
+        let module = include_str!("../../../../python/flashwright/_run.py");
+        let known = module.split_once("_SWITCHES = frozenset((").and_then(|(_, list)| list.split_once("))"));
+        let (known, _) = known.expect("a list of switches");
+        let known: BTreeSet<&str> = known.split('"').skip(1).step_by(2).collect();
+        assert_eq!(known, switches);
     }
 }
