@@ -1,4 +1,6 @@
-//! Engines by name.
+//! Engines by name, and what is asked of them elsewhere.
+//!
+//! Every question is a match without `_`, so that a new engine does not compile before each is answered.
 
 crate::words! {
     /// The engine asked for: fio's `ioengine`.
@@ -22,5 +24,84 @@ crate::words! {
         Mmap = "mmap",
         /// NBD: connections to other hosts, of targets that are exports (`nbd://…`).
         Nbd = "nbd",
+    }
+}
+
+impl IoEngine {
+    /// Whether requests go through a ring of io_uring(7), which can poll, have its queue read by a kernel thread, and has
+    /// buffers registered.
+    #[must_use]
+    pub const fn is_ring(self) -> bool {
+        match self {
+            Self::IoUring | Self::IoUringCmd => true,
+            Self::Auto | Self::Libaio | Self::Psync | Self::Posixaio | Self::Mmap | Self::Nbd => false,
+        }
+    }
+
+    /// Whether each request can have flags of its own (RWF_ATOMIC) and a priority of its own.
+    #[must_use]
+    pub const fn has_request_flags(self) -> bool {
+        match self {
+            Self::IoUring | Self::Libaio => true,
+            Self::Auto | Self::IoUringCmd | Self::Psync | Self::Posixaio | Self::Mmap | Self::Nbd => false,
+        }
+    }
+
+    /// Whether it sends NVMe commands past the block layer, and nothing else.
+    #[must_use]
+    pub const fn sends_commands(self) -> bool {
+        match self {
+            Self::IoUringCmd => true,
+            Self::Auto
+            | Self::IoUring
+            | Self::Libaio
+            | Self::Psync
+            | Self::Posixaio
+            | Self::Mmap
+            | Self::Nbd => false,
+        }
+    }
+
+    /// Whether a thread hands over one request and waits until it is done.
+    #[must_use]
+    pub const fn is_synchronous(self) -> bool {
+        match self {
+            Self::Psync | Self::Mmap => true,
+            Self::Auto | Self::IoUring | Self::IoUringCmd | Self::Libaio | Self::Posixaio | Self::Nbd => {
+                false
+            }
+        }
+    }
+
+    /// Whether it makes the plain calls of a device, so that one which verifies what it reads, or performs requests itself,
+    /// does so.
+    #[must_use]
+    pub const fn calls_device(self) -> bool {
+        match self {
+            Self::Psync => true,
+            Self::Auto
+            | Self::IoUring
+            | Self::IoUringCmd
+            | Self::Libaio
+            | Self::Posixaio
+            | Self::Mmap
+            | Self::Nbd => false,
+        }
+    }
+
+    /// Whether it loads from and stores to a mapping, which is the page cache: never direct, never at a depth above 1, and
+    /// durable after an msync(2) only.
+    #[must_use]
+    pub const fn is_mapping(self) -> bool {
+        match self {
+            Self::Mmap => true,
+            Self::Auto
+            | Self::IoUring
+            | Self::IoUringCmd
+            | Self::Libaio
+            | Self::Psync
+            | Self::Posixaio
+            | Self::Nbd => false,
+        }
     }
 }

@@ -151,7 +151,7 @@ impl Default for Draft {
             rate: [None; 3],
             rate_iops: [None; 3],
             blockalign: [None; 3],
-            engine_word: "psync".to_owned(),
+            engine_word: IoEngine::Psync.word().to_owned(),
             act: None,
             acts: acts::ActsDraft::default(),
             priorities: priorities::PrioritiesDraft::default(),

@@ -167,7 +167,7 @@ fn atomic(draft: &Draft, workload: &Workload) -> Result<bool, Fault> {
     let fault = |reason: &str, hint: &str| Err(("atomic", Problem::new(reason, hint)));
     match () {
         () if !draft.atomic || !workload.rw.writes() => Ok(false),
-        () if !matches!(workload.ioengine, IoEngine::IoUring | IoEngine::Libaio) => {
+        () if !workload.ioengine.has_request_flags() => {
             fault("only io_uring and libaio hand the flag of such a write on", "write ioengine=io_uring")
         }
         () if !workload.direct => fault("the kernel has atomic writes with O_DIRECT only", "add direct=1"),
@@ -414,14 +414,14 @@ fn same_proportion(read: u64, write: u64, reads: u64) -> bool {
 }
 
 fn engine(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Result<(), Fault> {
-    let is_ring = matches!(workload.ioengine, IoEngine::IoUring | IoEngine::IoUringCmd);
+    let is_ring = workload.ioengine.is_ring();
     let needs_ring = [
         ("hipri", draft.hipri),
         ("sqthread_poll", draft.sqthread_poll),
         ("sqthread_poll_cpu", draft.conduct.ring.sqthread_poll_cpu.is_some()),
         ("fixedbufs", draft.fixed),
     ];
-    if let Some(option) = draft.commands.filter(|_| workload.ioengine != IoEngine::IoUringCmd) {
+    if let Some(option) = draft.commands.filter(|_| !workload.ioengine.sends_commands()) {
         let reason = format!("it belongs to io_uring_cmd, and the engine is {}", draft.engine_word);
         return Err((option, Problem::new(reason, "write ioengine=io_uring_cmd, or leave it out")));
     }
@@ -439,23 +439,20 @@ fn engine(draft: &Draft, workload: &mut Workload, notes: &mut Vec<String>) -> Re
     }
     workload.hipri = draft.hipri;
     workload.sqthread_poll = draft.sqthread_poll;
-    match workload.ioengine {
+    if workload.ioengine.sends_commands() {
         // fio opens a character device, of which direct says nothing.
-        IoEngine::IoUringCmd => {
-            workload.direct = true;
-            // The flag is what sync=dsync sets in each write here.
-            if draft.write_fua && workload.sync == WriteSync::None {
-                workload.sync = WriteSync::Dsync;
-            }
+        workload.direct = true;
+        // The flag is what sync=dsync sets in each write here.
+        if draft.write_fua && workload.sync == WriteSync::None {
+            workload.sync = WriteSync::Dsync;
         }
-        IoEngine::Mmap if workload.direct => {
-            notes.push("direct=1 has no effect with ioengine=mmap: a mapping is the page cache".to_owned());
-            workload.direct = false;
-        }
-        _ => {}
     }
-    if matches!(workload.ioengine, IoEngine::Psync | IoEngine::Mmap) {
-        if workload.ioengine == IoEngine::Psync && draft.engine_word != "psync" {
+    if workload.ioengine.is_mapping() && workload.direct {
+        notes.push("direct=1 has no effect with ioengine=mmap: a mapping is the page cache".to_owned());
+        workload.direct = false;
+    }
+    if workload.ioengine.is_synchronous() {
+        if workload.ioengine == IoEngine::Psync && draft.engine_word != IoEngine::Psync.word() {
             notes.push(format!(
                 "ioengine={} runs as psync: the same requests by pread(2) and pwrite(2)",
                 draft.engine_word

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use base::IoEngine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -335,6 +336,14 @@ pub struct EngineFacts {
     /// answered EAGAIN, EBUSY or EINTR; in the whole run, all jobs together.
     #[serde(default)]
     pub retries: u64,
+}
+
+impl EngineFacts {
+    /// The engine that ran; None where memory was copied, requests moved no data, or a machine was simulated.
+    #[must_use]
+    pub fn engine(&self) -> Option<IoEngine> {
+        IoEngine::from_word(&self.used)
+    }
 }
 
 /// diskstats of one block device, after minus before (kernel, `Documentation/admin-guide/iostats.rst`).

@@ -8,7 +8,6 @@
 use base::IoEngine;
 
 use crate::options::{OPTIONS, ValueKind, WorkloadOption};
-use crate::workload::Workload;
 use crate::{RunRecord, WarningCode};
 
 /// How a user says what is to run.
@@ -51,6 +50,8 @@ impl WarningCode {
     #[must_use]
     pub fn remedy_for(self, record: &RunRecord) -> &'static str {
         let workload = &record.workload;
+        let engine = record.engine.engine();
+        let can_poll = workload.ioengine.is_ring() || engine.is_some_and(IoEngine::is_ring);
         match self {
             Self::Cached if workload.direct => {
                 "A layer below the target caches: measure the device below it, or take its cache away (`losetup --direct-io=on`)."
@@ -62,8 +63,8 @@ impl WarningCode {
                 "Measure it knowingly with --allow-unwritten; or, if nothing on it is needed, write the region first (`bench --rw=write --bs=1m --time_based=0 --destroy`)."
             }
             Self::PollUnavailable if !workload.direct => "Use --direct=1, or drop --hipri.",
-            Self::PollUnavailable if !polls(workload, record) => "Use --ioengine=io_uring, or drop --hipri.",
-            Self::CpuBound if record.engine.used == "psync" && workload.ioengine == IoEngine::Psync => {
+            Self::PollUnavailable if !can_poll => "Use --ioengine=io_uring, or drop --hipri.",
+            Self::CpuBound if engine == Some(IoEngine::Psync) && workload.ioengine == IoEngine::Psync => {
                 "Use --ioengine=io_uring, or read the figure as one of psync."
             }
             Self::CpuBound if workload.numjobs >= record.host.cpus.max(1) => {
@@ -131,17 +132,11 @@ fn of_space(option: &WorkloadOption, value: Option<&str>) -> String {
     }
 }
 
-/// Whether the engine that ran can poll.
-fn polls(workload: &Workload, record: &RunRecord) -> bool {
-    matches!(record.engine.used.as_str(), "io_uring" | "io_uring_cmd")
-        || matches!(workload.ioengine, IoEngine::IoUring | IoEngine::IoUringCmd)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::EngineFacts;
-    use crate::workload::Rw;
+    use crate::workload::{Rw, Workload};
 
     fn records() -> Vec<RunRecord> {
         let mut records = Vec::new();

@@ -2,6 +2,7 @@
 
 use measure::record::DriveCounts;
 use measure::stats::knee::{LEAST_FALL, curve};
+use measure::workload::IoEngine;
 use measure::{Warning, WarningCode};
 
 use super::memory::{is_made_of_memory_or_file, is_memory_filesystem};
@@ -327,16 +328,17 @@ pub(super) fn poll_unavailable(evidence: &Evidence<'_>) -> Option<Warning> {
     if !record.workload.hipri {
         return None;
     }
+    let engine = record.engine.engine();
     let deaf: Vec<&Layer> = evidence.stack.drives().filter(|drive| !drive.can_poll()).collect();
     // Where commands are sent past the block layer, the engine has asked before it polls.
-    if record.engine.used == "io_uring_cmd" {
+    if engine.is_some_and(IoEngine::sends_commands) {
         return None;
     }
     let message = if evidence.stack.layers.is_empty() {
         "the target has no block device whose queues could be polled".to_owned()
     } else if !deaf.is_empty() {
         format!("queue/io_poll of {} is 0: no polled queues", names(deaf.into_iter()))
-    } else if record.engine.used != "io_uring" {
+    } else if !engine.is_some_and(IoEngine::is_ring) {
         format!("hipri=1 has no effect with ioengine={}", record.engine.used)
     } else if !record.workload.direct {
         "hipri=1 has no effect with direct=0".to_owned()

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use measure::limit::no_cpu_left;
 use measure::record::{CpuCounts, JobCounts, RunRecord};
+use measure::workload::IoEngine;
 use measure::{Warning, WarningCode};
 
 use super::device::REQUEST_TOLERANCE;
@@ -89,7 +90,10 @@ fn cpu_bound(evidence: &Evidence<'_>) -> Option<Warning> {
 /// without time for any thread; and an open loop, whose latency counts from when a request was due.
 fn hand_over_bound(evidence: &Evidence<'_>) -> Option<String> {
     let record = evidence.record;
-    if record.engine.used != "psync" || record.workload.iodepth < 2 || !record.workload.direct {
+    if record.engine.engine() != Some(IoEngine::Psync)
+        || record.workload.iodepth < 2
+        || !record.workload.direct
+    {
         return None;
     }
     if record.workload.is_open_loop() || !record.bounds.throttles.is_empty() || no_cpu_left(record).is_some()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use measure::UnansweredRequest;
-use measure::workload::InvalidWorkload;
+use measure::workload::{InvalidWorkload, IoEngine};
 use storage::device::Device;
 use storage::engine::{EngineError, Op, RequestError, RequestFailure};
 use storage::remote::told_by;
@@ -295,15 +295,15 @@ fn engine_hint(error: &EngineError) -> Option<String> {
             "write madvise to /sys/kernel/mm/transparent_hugepage/enabled, or drop --pages=thp".into(),
         );
     }
-    match (error.engine, error.source.kind()) {
-        ("io_uring", std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported) => Some(
+    match (IoEngine::from_word(error.engine), error.source.kind()) {
+        (Some(IoEngine::IoUring), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::Unsupported) => Some(
             "io_uring is switched off here (kernel.io_uring_disabled, or a seccomp filter); try --ioengine=auto"
                 .into(),
         ),
-        ("io_uring_cmd", std::io::ErrorKind::PermissionDenied) => Some(
+        (Some(IoEngine::IoUringCmd), std::io::ErrorKind::PermissionDenied) => Some(
             "run as root: before Linux 6.2 commands take CAP_SYS_ADMIN, and later a descriptor that may write".into(),
         ),
-        ("libaio", std::io::ErrorKind::WouldBlock) => Some("raise fs.aio-max-nr, or lower --iodepth".into()),
+        (Some(IoEngine::Libaio), std::io::ErrorKind::WouldBlock) => Some("raise fs.aio-max-nr, or lower --iodepth".into()),
         (_, std::io::ErrorKind::OutOfMemory) => {
             Some("lower --iodepth, --bs or --numjobs; --pages=huge takes pages reserved in vm.nr_hugepages".into())
         }

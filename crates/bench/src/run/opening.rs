@@ -74,8 +74,8 @@ fn open_with<T>(
     open: impl Fn(&EngineConfig) -> Result<Opened<T>, EngineError>,
 ) -> Result<T, EngineError> {
     if spare && let Ok(opened) = open(&EngineConfig { depth: config.depth + 1, ..config.clone() }) {
-        // psync makes the call on this thread, or has a thread for each slot.
-        let is_asynchronous = opened.name != "psync";
+        // A synchronous engine makes the call on this thread, or has a thread for each slot.
+        let is_asynchronous = !IoEngine::from_word(opened.name).is_some_and(IoEngine::is_synchronous);
         let is_plain = opened.features.iter().any(|feature| feature.starts_with("plain buffers"));
         if is_asynchronous && !is_plain {
             return Ok(opened.engine);
@@ -88,7 +88,7 @@ fn open_with<T>(
 fn makes_ahead(workload: &Workload, device: &Arc<dyn Device>) -> bool {
     let large = workload.rw.writes() && workload.max_bs() > MADE_ANEW as u64;
     let by_kernel = |leaf: &Arc<dyn Device>| leaf.memory().is_none() && leaf.remote().is_none();
-    let asynchronous = !matches!(workload.ioengine, IoEngine::Psync | IoEngine::Mmap)
+    let asynchronous = !workload.ioengine.is_synchronous()
         && leaves(device).iter().all(by_kernel)
         && !targets(device).iter().any(|target| target.verifies() || target.performs().is_some());
     // Where a block goes on a zoned drive is known when there is room for it.

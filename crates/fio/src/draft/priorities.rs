@@ -54,7 +54,7 @@ impl PrioritiesDraft {
             (true, false) => "cmdprio_percentage",
             (false, true) => "cmdprio_bssplit",
         };
-        if !matches!(engine, IoEngine::IoUring | IoEngine::Libaio) {
+        if !engine.has_request_flags() {
             let reason = "requests have priorities of their own with io_uring and libaio only";
             return Err((option, Problem::new(reason, "write ioengine=io_uring, or prio and prioclass")));
         }

@@ -56,6 +56,15 @@ pub fn sync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Engines that fio knows by names of its own.
+const ENGINES_OF_FIO: [(&str, IoEngine); 5] = [
+    ("linuxaio", IoEngine::Libaio),
+    ("aio", IoEngine::Libaio),
+    ("sync", IoEngine::Psync),
+    ("pvsync", IoEngine::Psync),
+    ("pvsync2", IoEngine::Psync),
+];
+
 pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let word = values::required(value)?;
     draft.act = Act::of_engine(word);
@@ -64,19 +73,15 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
         "exec" => {
             return Err(Problem::new("commands are not run from job files", "run the command yourself"));
         }
-        "io_uring" => IoEngine::IoUring,
-        "io_uring_cmd" => IoEngine::IoUringCmd,
-        "posixaio" => IoEngine::Posixaio,
-        "mmap" => IoEngine::Mmap,
-        "libaio" | "linuxaio" | "aio" => IoEngine::Libaio,
-        "auto" => IoEngine::Auto,
-        "nbd" => IoEngine::Nbd,
-        "psync" | "sync" | "pvsync" | "pvsync2" => IoEngine::Psync,
         _ => {
-            return Err(Problem::new(
-                "flashwright has no such engine",
-                "write io_uring, io_uring_cmd, libaio, posixaio, mmap, nbd or psync (sync, pvsync and pvsync2 run as psync)",
-            ));
+            // By the words alone: fio has no `iouring`, which flags take.
+            let own = IoEngine::ALL.map(|engine| (engine.word(), engine));
+            let engines = [own.as_slice(), &ENGINES_OF_FIO].concat();
+            let known = engines.iter().find(|(name, _)| *name == word);
+            let names = || engines.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            let unknown =
+                || Problem::new("flashwright has no such engine", format!("write one of {}", names()));
+            known.ok_or_else(unknown)?.1
         }
     };
     word.clone_into(&mut draft.engine_word);

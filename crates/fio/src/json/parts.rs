@@ -1,7 +1,7 @@
 //! One job's entry, and one direction's within it.
 
 use measure::record::JobCounts;
-use measure::workload::LatencyClock;
+use measure::workload::{IoEngine, LatencyClock};
 use measure::{Histogram, RunRecord};
 use storage::device::DeviceKind;
 
@@ -319,20 +319,22 @@ fn depths(record: &RunRecord, is_searched: bool) -> [Words<f64>; 3] {
     let workload = &record.workload;
     let any = record.ios() > 0;
     // Operations, and loads and stores, are done when they have been handed over, and only then are others.
-    let is_one_by_one = record.target.kind == DeviceKind::Operations.word() || record.engine.used == "mmap";
+    let is_engine = |has: fn(IoEngine) -> bool| record.engine.engine().is_some_and(has);
+    let is_one_by_one =
+        record.target.kind == DeviceKind::Operations.word() || is_engine(IoEngine::is_mapping);
     let depth = match is_one_by_one {
         true => workload.iodepth_batch.clamp(1, workload.iodepth),
         false => workload.iodepth,
     };
     // One request a call, by the clock that was asked for or by the system call itself.
-    let each = record.engine.latency_clock == LatencyClock::Each || record.engine.used == "psync";
-    let rests = !workload.thinktime.is_zero();
-    let is_full =
-        !is_searched && !workload.is_open_loop() && !rests && workload.iodepth_batch_complete_min <= 1;
+    let is_synchronous = is_engine(IoEngine::is_synchronous);
+    let each = record.engine.latency_clock == LatencyClock::Each || is_synchronous;
+    let waits_for_one = workload.iodepth_batch_complete_min <= 1;
+    let is_full = !is_searched && !workload.is_open_loop() && !workload.rests() && waits_for_one;
     let level = (any && is_full && depth > 0).then(|| (depth.ilog2() as usize).min(6));
     let batch = if workload.iodepth_batch == 0 { depth } else { workload.iodepth_batch.min(depth) };
     let submit = (any && (each || batch <= 4)).then_some(1);
-    let complete = (any && (depth <= 4 || record.engine.used == "psync")).then_some(1);
+    let complete = (any && (depth <= 4 || is_synchronous)).then_some(1);
     let classes = |names: [&str; 7], class: Option<usize>| {
         let percent = |index| if class == Some(index) { 100.0 } else { 0.0 };
         Words(names.iter().enumerate().map(|(i, name)| ((*name).to_owned(), percent(i))).collect())

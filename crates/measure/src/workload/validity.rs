@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{CpusAllowedPolicy, IoEngine, RandomDistribution, Rw, SizeShare, Verify, Workload, WriteSync};
+use super::{CpusAllowedPolicy, RandomDistribution, Rw, SizeShare, Verify, Workload, WriteSync};
 
 /// A workload that contradicts itself. The message names the option and its value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -138,22 +138,26 @@ impl Workload {
         let bad = |option, value: &str, reason, hint| {
             Err(InvalidWorkload { option, value: value.to_owned(), reason, hint })
         };
-        match self.ioengine {
-            IoEngine::Mmap if self.direct => {
-                bad("ioengine", "mmap", "a mapping is the page cache, and direct=1 is set", "add --direct=0")
-            }
-            IoEngine::Mmap if self.iodepth > 1 => {
+        let is_mapping = self.ioengine.is_mapping();
+        match () {
+            () if is_mapping && self.direct => bad(
+                "ioengine",
+                self.ioengine.word(),
+                "a mapping is the page cache, and direct=1 is set",
+                "add --direct=0",
+            ),
+            () if is_mapping && self.iodepth > 1 => {
                 let reason = "loads and stores are made one after the other, and ioengine=mmap is set";
                 bad("iodepth", &self.iodepth.to_string(), reason, "say --iodepth=1")
             }
-            IoEngine::Mmap if self.sync != WriteSync::None && self.rw.writes() => {
+            () if is_mapping && self.sync != WriteSync::None && self.rw.writes() => {
                 let reason = "a store is durable after an msync(2) only, and not when it is made";
                 bad("sync", self.sync.word(), reason, "say --fdatasync=1 or --fsync=1")
             }
-            IoEngine::IoUringCmd if !self.direct => {
+            () if self.ioengine.sends_commands() && !self.direct => {
                 bad("direct", "0", "NVMe commands pass by the page cache", "leave it out with io_uring_cmd")
             }
-            _ => Ok(()),
+            () => Ok(()),
         }
     }
 

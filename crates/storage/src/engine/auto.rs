@@ -103,7 +103,7 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
         IoUringCmd::of_commands_with_kernel(kernel.clone(), Arc::clone(device), config)
             .map(AnyEngine::IoUringCmd)
     };
-    if config.atomic && !matches!(choice, IoEngine::IoUring | IoEngine::Libaio) {
+    if config.atomic && !choice.has_request_flags() {
         let message = "atomic writes are made by io_uring and libaio";
         let source = io::Error::new(io::ErrorKind::InvalidInput, message);
         return Err(EngineError { engine: choice.word(), operation: CONFIGURE, source });

@@ -10,6 +10,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::IoEngine;
+
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure, write_features};
@@ -19,7 +21,7 @@ use crate::device::sys::Signal;
 use crate::kernel::{Kernel, Linux};
 use crate::usage::IoPriority;
 
-const NAME: &str = "libaio";
+const NAME: &str = IoEngine::Libaio.word();
 /// How often in a row io_submit(2) may take nothing, with nothing in flight, before that is an error.
 /// With a pause of 100 µs after each, that is a second or two.
 const MAX_REFUSALS: u32 = 10_000;

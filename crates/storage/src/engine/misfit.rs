@@ -3,6 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use base::IoEngine;
+
 use super::{EngineConfig, EngineError};
 use crate::device::{Device, is_called, leaves, route, targets};
 
@@ -190,7 +192,7 @@ pub(super) fn check(
     device: &Arc<dyn Device>,
     config: &EngineConfig,
 ) -> Result<(), EngineError> {
-    let sends_commands = engine == super::uring::commands::NAME;
+    let sends_commands = IoEngine::from_word(engine).is_some_and(IoEngine::sends_commands);
     let bs = longest_part(&**device, config);
     let mut driven = targets(device).iter().filter(|target| !is_called(&***target)).flat_map(leaves);
     let misfit = driven.find_map(|leaf| {

@@ -14,6 +14,8 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::IoEngine;
+
 use super::parts::Part;
 use super::slots::{Begun, CONFIGURE, Outcome, Slots, answered_by_slots, check_local, discard};
 use super::{Engine, EngineConfig, EngineError, IoFailure, Op, RequestFailure};
@@ -21,7 +23,7 @@ use crate::device::{Device, sys};
 use crate::kernel::{Kernel, Linux};
 use crate::mapping::{BusError, Mapping};
 
-const NAME: &str = "mmap";
+const NAME: &str = IoEngine::Mmap.word();
 /// What an access that failed may mean, where the file is as long as it was.
 const BUS_ERROR: &str = "SIGBUS: the medium failed, or there was no room for the page";
 

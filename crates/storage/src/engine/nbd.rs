@@ -9,12 +9,14 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::IoEngine;
+
 use super::slots::{Begun, CONFIGURE, Outcome, Slots, answered_by_slots};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestError, RequestFailure, copy};
 use crate::device::{Device, leaves};
 use crate::remote::{Call, Command, Fleet, io_error};
 
-pub(super) const NAME: &str = "nbd";
+const NAME: &str = IoEngine::Nbd.word();
 
 /// An engine over connections. See the module's argument.
 // Fields are dropped in this order: the fleet ends before the buffers do that it fills.

@@ -17,13 +17,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base::IoEngine;
+
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, check_local, discard};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
 use crate::device::Device;
 use crate::kernel::{AioRequest, Kernel, Linux};
 
-const NAME: &str = "posixaio";
+const NAME: &str = IoEngine::Posixaio.word();
 /// How often in a row the library may take nothing, with nothing in flight, before that is an error. With a pause of 100 µs
 /// after each, that is a second or two.
 const MAX_REFUSALS: u32 = 10_000;

@@ -20,6 +20,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use base::IoEngine;
+
 use super::parts::Part;
 use super::slots::{Begun, Outcome, Slots, answered_by_slots, errno_or_bytes, errno_or_zero};
 use super::{Engine, EngineConfig, EngineError, LONGEST_WAIT, Op, RequestFailure};
@@ -28,7 +30,7 @@ use crate::device::{Device, is_called, targets};
 use crate::kernel::{Kernel, Linux};
 use crate::remote::errno_of;
 
-pub(super) const NAME: &str = "psync";
+const NAME: &str = IoEngine::Psync.word();
 /// More threads than a machine has any use for; a device made of others gets no more for its depth.
 const MOST_WORKERS: u32 = 4096;
 /// Enough for a few frames, a system call, and the report of a panic.

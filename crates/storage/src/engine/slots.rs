@@ -5,6 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use base::IoEngine;
+
 use super::parts::{Part, PartOutcome, Parts};
 use super::{EngineConfig, EngineError, Op, RequestError, RequestFailure};
 use crate::arena::Arena;
@@ -487,11 +489,12 @@ pub(super) fn check_local(engine: &'static str, device: &Arc<dyn Device>) -> Res
     Err(EngineError { engine, operation: CONFIGURE, source })
 }
 
-/// Refuses to send requests past a device that verifies what it reads, or that performs them itself. Only plain calls are
-/// made by the device.
+/// Refuses to send requests past a device that verifies what it reads, or that performs them itself.
 fn check_verifying(engine: &'static str, device: &Arc<dyn Device>) -> Result<(), EngineError> {
-    let called = targets(device).iter().find(|target| is_called(&***target));
-    let Some(target) = called.filter(|_| engine != super::psync::NAME) else { return Ok(()) };
+    if IoEngine::from_word(engine).is_some_and(IoEngine::calls_device) {
+        return Ok(());
+    }
+    let Some(target) = targets(device).iter().find(|target| is_called(&***target)) else { return Ok(()) };
     let what = if target.verifies() { "the checksums of " } else { "" };
     let message = format!(
         "ioengine={engine} would go past {what}{}; use psync, or auto, which takes it",

@@ -45,7 +45,7 @@ fn threads(text: &str) -> Result<usize, BadValue> {
     }
 }
 
-/// Engines that read through descriptors of files and block devices.
+/// `auto`, and what it tries on files and block devices.
 const ENGINES: [IoEngine; 4] = [IoEngine::Auto, IoEngine::IoUring, IoEngine::Libaio, IoEngine::Psync];
 
 fn engine(text: &str) -> Result<IoEngine, BadValue> {

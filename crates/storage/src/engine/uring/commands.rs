@@ -10,6 +10,8 @@
 use std::io;
 use std::sync::Arc;
 
+use base::IoEngine;
+
 use super::form::{Asked, Form, Request};
 use super::protection::{Protected, check_alone};
 use super::writes::{MakeCommand, WriteChoice};
@@ -23,7 +25,7 @@ use crate::nvme::{
 use crate::uring_abi::{self as abi, Cqe32, Sqe128};
 
 /// The word that users type.
-pub(crate) const NAME: &str = "io_uring_cmd";
+const NAME: &str = IoEngine::IoUringCmd.word();
 
 /// See the module's argument.
 #[derive(Debug)]

@@ -6,6 +6,8 @@
 use std::fmt::Debug;
 use std::io;
 
+use base::IoEngine;
+
 use crate::engine::{Op, write_features};
 use crate::nvme::RANGE_BYTES;
 use crate::uring_abi::{self as abi, Cqe, Sqe};
@@ -124,7 +126,7 @@ pub struct Plain {
 }
 
 impl Form for Plain {
-    const NAME: &'static str = "io_uring";
+    const NAME: &'static str = IoEngine::IoUring.word();
     const SETUP: u32 = 0;
     type Sqe = Sqe;
     type Cqe = Cqe;
