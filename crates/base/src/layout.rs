@@ -34,6 +34,15 @@ impl LayoutKind {
             _ => 64 << 10,
         }
     }
+
+    /// The file system that the layout itself is; None where any can be put on it, or none.
+    #[must_use]
+    pub const fn filesystem(self) -> Option<Filesystem> {
+        match self {
+            Self::BtrfsRaid0 => Some(Filesystem::Btrfs),
+            Self::Single | Self::Separate | Self::Stripe | Self::MdRaid0 | Self::LvmStripe => None,
+        }
+    }
 }
 
 crate::words! {
@@ -65,6 +74,16 @@ impl Filesystem {
         }
         settings
     };
+
+    /// Whether its files are read ahead by a setting of its own (`/sys/fs/NAME/UUID/bdi/read_ahead_kb`), not by that of the
+    /// device below.
+    #[must_use]
+    pub const fn has_own_read_ahead(self) -> bool {
+        match self {
+            Self::Btrfs => true,
+            Self::Xfs | Self::Ext4 | Self::F2fs => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use storage::safety::magic_of;
+
 use crate::change::TRIES;
 use crate::held::Held;
 use crate::spec::Filesystem;
@@ -48,18 +50,19 @@ impl Label {
             Self::PhysicalVolume => {
                 vec![spot(512, b"LABELONE", 512 + 32, 512..KIB)]
             }
-            Self::Filesystem(Filesystem::Xfs) => vec![spot(0, b"XFSB", 32, 0..4 * KIB)],
-            Self::Filesystem(Filesystem::Ext4) => {
-                vec![spot(KIB + 0x38, &[0x53, 0xef], KIB + 0x68, KIB..2 * KIB)]
+            Self::Filesystem(kind) => {
+                // Where superblocks begin, where in one of them the UUID is, and how many bytes it has.
+                let (superblocks, uuid_at, length): (&[u64], u64, u64) = match kind {
+                    Filesystem::Xfs => (&[0], 32, 4 * KIB),
+                    Filesystem::Ext4 => (&[KIB], 0x68, KIB),
+                    Filesystem::Btrfs => (&[64 * KIB, 64 * KIB * KIB, 256 * KIB * KIB * KIB], 0x20, 4 * KIB),
+                    Filesystem::F2fs => (&[KIB, 5 * KIB], 0x6c, 3 * KIB),
+                };
+                let (first, magic) = magic_of(kind);
+                let magic_at = first - superblocks[0];
+                let copy = |at: &u64| spot(at + magic_at, magic, at + uuid_at, *at..at + length);
+                superblocks.iter().map(copy).collect()
             }
-            Self::Filesystem(Filesystem::Btrfs) => [64 * KIB, 64 * KIB * KIB, 256 * KIB * KIB * KIB]
-                .into_iter()
-                .map(|at| spot(at + 0x40, b"_BHRfS_M", at + 0x20, at..at + 4 * KIB))
-                .collect(),
-            Self::Filesystem(Filesystem::F2fs) => [KIB, 5 * KIB]
-                .into_iter()
-                .map(|at| spot(at, &[0x10, 0x20, 0xf5, 0xf2], at + 0x6c, at..at + 3 * KIB))
-                .collect(),
         }
     }
 

@@ -444,8 +444,7 @@ impl Layouts {
         all
     }
 
-    /// Read-ahead belongs to what files or requests are read from: the array, the volume, a btrfs; a file system
-    /// on one device has that device's.
+    /// Read-ahead belongs to what files or requests are read from: the array, the volume, or a file system that has its own.
     fn read_ahead(&self, spec: &LayoutSpec) -> Vec<Wanted> {
         let asked = spec.queue.get("read_ahead_kb");
         let sysfs = self.system.sysfs();
@@ -460,8 +459,9 @@ impl Layouts {
                     let device = DriveId::of(&sysfs, &node(name)).ok();
                     Some(wanted(name, device, format!("/sys/class/block/{name}/queue/read_ahead_kb")))
                 }
-                (_, Change::Filesystem { kind: crate::spec::Filesystem::Btrfs, uuid, .. }, _) => {
-                    Some(wanted("btrfs", None, format!("/sys/fs/btrfs/{uuid}/bdi/read_ahead_kb")))
+                (_, Change::Filesystem { kind, uuid, .. }, _) if kind.has_own_read_ahead() => {
+                    let kind = kind.word();
+                    Some(wanted(kind, None, format!("/sys/fs/{kind}/{uuid}/bdi/read_ahead_kb")))
                 }
                 _ => None,
             })

@@ -328,7 +328,7 @@ fn check_mount(
             let member = format!("/sys/fs/btrfs/{uuid}/devices/{}", device.drive.name);
             sysfs.at_root(member).exists()
         }
-        _ => mount.device == device.number(),
+        Filesystem::Xfs | Filesystem::Ext4 | Filesystem::F2fs => mount.device == device.number(),
     };
     match devices.iter().find(|device| !is_on(device)) {
         Some(other) => Err(other.replaced()),

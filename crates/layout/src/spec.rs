@@ -190,19 +190,16 @@ impl LayoutSpec {
             let hint = format!("leave chunk out where layout is {kind}");
             return Err(SpecError::value("chunk", &units::bytes_short(chunk), problem, hint));
         }
-        if self.kind == LayoutKind::BtrfsRaid0 {
-            if let Some(other) = self.filesystem.filter(|fs| *fs != Filesystem::Btrfs) {
-                let problem = "btrfs-raid0 is a btrfs";
+        if let Some(own) = self.kind.filesystem() {
+            if let Some(other) = self.filesystem.filter(|fs| *fs != own) {
+                let problem = format!("{kind} is a {}", own.word());
                 return Err(SpecError::value("filesystem", other.word(), problem, "leave filesystem out"));
             }
             if let Some(chunk) = self.chunk.filter(|chunk| *chunk != self.kind.default_chunk()) {
-                let problem = "btrfs stripes by 64 KiB and nothing else";
-                return Err(SpecError::value(
-                    "chunk",
-                    &units::bytes_short(chunk),
-                    problem,
-                    "leave chunk out, or say 64k",
-                ));
+                let default = self.kind.default_chunk();
+                let problem = format!("{} stripes by {} and nothing else", own.word(), units::bytes(default));
+                let hint = format!("leave chunk out, or say {}", units::bytes_short(default));
+                return Err(SpecError::value("chunk", &units::bytes_short(chunk), problem, hint));
             }
         }
         match &self.mount_options {
@@ -219,10 +216,7 @@ impl LayoutSpec {
     /// The file system that is mounted; none where the target is raw.
     #[must_use]
     pub fn mounted_filesystem(&self) -> Option<Filesystem> {
-        match self.kind {
-            LayoutKind::BtrfsRaid0 => Some(Filesystem::Btrfs),
-            _ => self.filesystem,
-        }
+        self.kind.filesystem().or(self.filesystem)
     }
 
     /// Drives in use.

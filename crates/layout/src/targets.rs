@@ -3,6 +3,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use base::Filesystem;
 use storage::sysfs::Sysfs;
 
 use crate::change::{Change, Owner};
@@ -61,12 +62,14 @@ fn is_of_queue(file: &Path) -> bool {
     matches!(names(file).as_deref(), Some(["queue", _] | ["queue", "iosched", _]))
 }
 
-/// The settings of queues, interrupts and btrfs, by the kernel's own links and no others.
+/// The settings of queues, interrupts and file systems, by the kernel's own links and no others.
 fn is_setting(system: &Sysfs, file: &Path) -> bool {
     let Ok(below_root) = file.strip_prefix("/") else { return false };
     let is_one = match names(below_root).as_deref() {
         Some(["sys", "class", "block", _, "queue", _] | ["sys", "block", _, "queue", _]) => true,
-        Some(["sys", "fs", "btrfs", _, "bdi", "read_ahead_kb"]) => true,
+        Some(["sys", "fs", kind, _, "bdi", "read_ahead_kb"]) => {
+            Filesystem::from_word(kind).is_some_and(Filesystem::has_own_read_ahead)
+        }
         Some(["proc", "irq", number, "smp_affinity_list"]) => number.parse::<u32>().is_ok(),
         _ => false,
     };

@@ -254,7 +254,7 @@ fn compressible(evidence: &Evidence<'_>) -> Option<Warning> {
     // it counts only on a file system that compresses.
     let encoded = || {
         let map = evidence.known.written.filter(|map| map.encoded > 0)?;
-        let kind = kind.filter(|kind| matches!(*kind, "btrfs" | "f2fs" | "bcachefs" | "ntfs3"))?;
+        let kind = kind.filter(|kind| COMPRESSING.iter().any(|(known, _)| known == kind))?;
         Some(format!("{kind} stores {} of {} encoded", units::bytes(map.encoded), units::bytes(map.total)))
     };
     in_filesystem
@@ -270,15 +270,20 @@ fn is_compressing(layer: &Layer) -> bool {
     layer.device.transport == "zram" || uuid.starts_with("VDO-") || uuid.ends_with("-vpool")
 }
 
-/// Whether a mount option switches compression on (btrfs(5), f2fs(5), bcachefs(8), ntfs3).
+/// Whether a mount option of this name and value switches compression on.
+type SwitchesOn = fn(&str, &str) -> bool;
+
+/// File systems that compress (btrfs(5), f2fs(5), bcachefs(8), ntfs3).
+const COMPRESSING: [(&str, SwitchesOn); 4] = [
+    ("btrfs", |name, value| matches!(name, "compress" | "compress-force") && !matches!(value, "no" | "none")),
+    ("bcachefs", |name, value| matches!(name, "compression" | "background_compression") && value != "none"),
+    // f2fs shows its algorithm wherever the feature is there; files opt in by extension or flag.
+    ("f2fs", |name, _| name == "compress_extension"),
+    ("ntfs3", |name, _| name == "compress"),
+];
+
+/// Whether a mount option switches compression on.
 fn is_compression(filesystem: &str, option: &str) -> bool {
     let (name, value) = option.split_once('=').unwrap_or((option, ""));
-    match filesystem {
-        "btrfs" => matches!(name, "compress" | "compress-force") && !matches!(value, "no" | "none"),
-        "bcachefs" => matches!(name, "compression" | "background_compression") && value != "none",
-        // f2fs shows its algorithm wherever the feature is there; files opt in by extension or flag.
-        "f2fs" => name == "compress_extension",
-        "ntfs3" => name == "compress",
-        _ => false,
-    }
+    COMPRESSING.iter().any(|(kind, switches_on)| *kind == filesystem && switches_on(name, value))
 }

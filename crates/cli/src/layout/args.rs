@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use base::{Filesystem, LayoutKind};
 use clap::{Args, Subcommand};
 
 /// `flashwright layout`.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(after_help = format!("\
 A layout is a kind, settings and drives: KIND(SETTING=VALUE,…):DRIVE,DRIVE,…
-Kinds: single, separate, stripe, md-raid0, btrfs-raid0, lvm-stripe.
-Settings: chunk, width, filesystem (raw, xfs, ext4, btrfs, f2fs), \
+Kinds: {}.
+Settings: chunk, width, filesystem ({}), \
 mount_options, scheduler, read_ahead_kb, nr_requests, nomerges, rq_affinity, \
 write_cache, wbt_lat_usec, max_sectors_kb, io_poll, iostats, irq_cpus.
 What is not named is left as the machine has it.
@@ -19,7 +20,7 @@ Examples:
   flashwright layout up \\
       'md-raid0(chunk=64k,filesystem=xfs):/dev/nvme0n1,/dev/nvme1n1'
   flashwright layout show
-  flashwright layout down")]
+  flashwright layout down", LayoutKind::WORDS.join(", "), Filesystem::SETTINGS.join(", ")))]
 pub struct LayoutArgs {
     /// What to do.
     #[command(subcommand)]

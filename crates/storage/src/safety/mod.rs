@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use signature::is_member;
 pub use signature::{
-    GRAPH, LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME, MEMBER, Signature, signatures, signatures_in,
+    GRAPH, LABEL_AT, LABEL_BYTES, LABEL_MAGIC, LABEL_NAME, MEMBER, Signature, magic_of, signatures,
+    signatures_in,
 };
 pub(crate) use users::file_obstacles;
 pub use users::{users, users_of_each};

@@ -15,6 +15,8 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use base::Filesystem;
+
 use crate::device::AlignedBuffer;
 
 /// The mark with which the label of a volume's member begins (docs/formats.md).
@@ -127,10 +129,6 @@ impl Window {
         self.bytes(offset, 1).map(|b| b[0])
     }
 
-    fn u16(&self, offset: u64) -> Option<u16> {
-        Some(u16::from_le_bytes(self.bytes(offset, 2)?.try_into().ok()?))
-    }
-
     fn u32(&self, offset: u64) -> Option<u32> {
         Some(u32::from_le_bytes(self.bytes(offset, 4)?.try_into().ok()?))
     }
@@ -154,17 +152,27 @@ type Plain = (&'static str, u64, &'static [u8], Option<(u64, usize)>);
 
 const KIB: u64 = 1024;
 
+/// Where the magic number of a file system's first superblock is, bytes from the beginning, and what it is.
+pub const fn magic_of(kind: Filesystem) -> (u64, &'static [u8]) {
+    match kind {
+        Filesystem::Xfs => (0, b"XFSB"),
+        Filesystem::Ext4 => (KIB + 0x38, b"\x53\xef"),
+        Filesystem::Btrfs => (64 * KIB + 64, b"_BHRfS_M"),
+        Filesystem::F2fs => (KIB, b"\x10\x20\xf5\xf2"),
+    }
+}
+
 /// Formats that one number at one place tells.
 #[rustfmt::skip]
 const PLAIN: &[Plain] = &[
     (MEMBER, LABEL_AT, LABEL_MAGIC, Some((LABEL_AT + 128, 64))),
     (GRAPH, 0, b"FWGRAPH\0", None),
-    ("xfs file system", 0, b"XFSB", Some((108, 12))),
+    ("xfs file system", magic_of(Filesystem::Xfs).0, magic_of(Filesystem::Xfs).1, Some((108, 12))),
     ("xfs log", 0, b"\xfe\xed\xba\xbe\0\0\0\x02", None),
-    ("btrfs file system", 64 * KIB + 64, b"_BHRfS_M", Some((64 * KIB + 0x12b, 256))),
+    ("btrfs file system", magic_of(Filesystem::Btrfs).0, magic_of(Filesystem::Btrfs).1, Some((64 * KIB + 0x12b, 256))),
     ("bcachefs file system or bcache device", 4096 + 24, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", None),
     ("bcachefs file system", 4096 + 24, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", None),
-    ("f2fs file system", KIB, b"\x10\x20\xf5\xf2", None),
+    ("f2fs file system", magic_of(Filesystem::F2fs).0, magic_of(Filesystem::F2fs).1, None),
     ("nilfs2 file system", KIB + 6, b"\x34\x34\x02\0", None),
     ("erofs file system", KIB, b"\xe2\xe1\xf5\xe0", Some((KIB + 64, 16))),
     ("squashfs file system", 0, b"hsqs", None),
@@ -256,7 +264,8 @@ fn member_at_end(window: &Window) -> Option<Signature> {
 /// magic are met by chance, so the block size, revision and counts have to make sense.
 fn ext(window: &Window) -> Option<Signature> {
     const AT: u64 = 1024;
-    let is_ext = window.u16(AT + 0x38)? == 0xef53
+    let (magic_at, magic) = magic_of(Filesystem::Ext4);
+    let is_ext = window.has(magic_at, magic)
         && window.u32(AT + 0x18)? <= 6
         && window.u32(AT + 0x4c)? <= 1
         && window.u32(AT)? != 0
@@ -273,7 +282,7 @@ fn ext(window: &Window) -> Option<Signature> {
         () if compatible & 0x4 != 0 => "ext3 file system",
         () => "ext2 file system",
     };
-    Some(Signature { kind: kind.to_owned(), offset: AT + 0x38, label: window.label(AT + 0x78, 16) })
+    Some(Signature { kind: kind.to_owned(), offset: magic_at, label: window.label(AT + 0x78, 16) })
 }
 
 /// Swap space: ten bytes at the end of the first page, whose size is the maker's (mm/swapfile.c).
@@ -487,6 +496,15 @@ mod tests {
             let signature = found.iter().find(|s| s.kind == kind);
             let signature = signature.unwrap_or_else(|| panic!("{tool} makes {found:?}"));
             assert_eq!(signature.label.as_deref(), label, "{tool}");
+        }
+    }
+
+    #[test]
+    fn every_file_system_of_a_layout_is_recognised() {
+        // ext4 has more than its magic number to it, and a function of its own.
+        for kind in Filesystem::ALL.into_iter().filter(|kind| *kind != Filesystem::Ext4) {
+            let name = format!("{} file system", kind.word());
+            assert!(PLAIN.iter().any(|row| row.0 == name && (row.1, row.2) == magic_of(kind)), "{name}");
         }
     }
 

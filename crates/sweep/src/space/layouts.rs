@@ -195,21 +195,22 @@ pub(super) fn fit(typed: &BTreeMap<String, String>) -> Result<Fitted, (&'static 
     let mut layout = typed.clone();
     let word = layout.entry("layout".to_owned()).or_insert_with(|| "single".to_owned()).clone();
     let mut replaced: BTreeMap<&'static str, &'static str> = BTreeMap::new();
-    match word.as_str() {
-        "single" => replaced.extend([("chunk", NOT_APPLICABLE), ("width", "1")]),
-        "separate" => replaced.extend([("chunk", NOT_APPLICABLE)]),
-        "btrfs-raid0" => {
-            replaced.extend([("chunk", NOT_APPLICABLE)]);
-            match layout.entry("filesystem".to_owned()).or_insert_with(|| "btrfs".to_owned()).as_str() {
-                "btrfs" => {}
-                other => {
-                    return Err(("filesystem", format!("layout=btrfs-raid0 is a btrfs, and no {other}")));
-                }
+    if let Some(kind) = LayoutKind::from_word(&word) {
+        if kind == LayoutKind::Single {
+            replaced.insert("width", "1");
+        }
+        // A file system over the drives has one chunk.
+        if !kind.has_chunk() || kind.filesystem().is_some() {
+            replaced.insert("chunk", NOT_APPLICABLE);
+        }
+        if let Some(own) = kind.filesystem().map(Filesystem::word) {
+            let asked = layout.entry("filesystem".to_owned()).or_insert_with(|| own.to_owned());
+            if asked != own {
+                return Err(("filesystem", format!("layout={word} is a {own}, and no {asked}")));
             }
         }
-        _ => {}
     }
-    if layout.get("filesystem").is_none_or(|f| f == "raw") {
+    if layout.get("filesystem").is_none_or(|f| f == Filesystem::RAW) {
         replaced.insert("mount_options", NOT_APPLICABLE);
     }
     replaced.retain(|name, _| layout.remove(*name).is_some());
