@@ -24,8 +24,6 @@ use crate::query::Query;
 use crate::schema::{Rows, Value};
 use crate::stream::{Latencies, StreamConfig, Streamed, stream, wait_until};
 
-/// Alerts of the Rubin observatory, a second.
-pub const RUBIN_RATE: u64 = 350;
 /// Rows of history that are made durable at once.
 const BATCH_ROWS: u64 = 100_000;
 

@@ -228,12 +228,6 @@ impl IoPriority {
     pub fn number(self) -> u16 {
         self.0
     }
-
-    /// Whether it is of the real-time class.
-    #[must_use]
-    pub fn is_real_time(self) -> bool {
-        self.0 >> 13 == 1
-    }
 }
 
 impl std::fmt::Display for IoPriority {

@@ -81,12 +81,6 @@ impl TransmissionFlags {
         self.has(Self::FUA)
     }
 
-    /// Whether it seeks.
-    #[must_use]
-    pub const fn rotational(self) -> bool {
-        self.has(Self::ROTATIONAL)
-    }
-
     /// Whether `NBD_CMD_TRIM` is understood.
     #[must_use]
     pub const fn trim(self) -> bool {
