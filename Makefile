@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-package test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-again test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-package test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -71,6 +71,13 @@ TIME = 1s
 test-explore: test-moto build-debug ## Run the tests with new random cases, again and again for TIME=30m; SEED=N has those of a round again
 	rm -f $(NOTES)/explore-*; if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
 	$(QUICK) python3 tools/tests.py explore $(NOTES) '$(TIME)' '$(SEED)' $(CARGO) test --workspace --locked
+
+TIMES = 20
+test-again: ## Run the tests of the crates TIMES=20 times in a row, for a machine that does something else meanwhile
+	for n in $$(seq $(TIMES)); do \
+	  $(MAKE) --no-print-directory test-cargo || exit 1; \
+	  echo "make test-again: $$n of $(TIMES) in a row passed; load $$(cut -d ' ' -f 1-3 /proc/loadavg)"; \
+	done
 
 # Tests that need a tool which is missing say so and pass over that part; here nothing is to be passed over.
 test-tools:
