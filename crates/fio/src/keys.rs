@@ -1,6 +1,6 @@
 //! Every key of fio's job files, and what becomes of it here.
 //!
-//! A key is *supported* (it changes the workload), *accepted* (with the values listed it changes
+//! A key is *supported* (it changes what runs), *accepted* (with the values listed it changes
 //! nothing that is measured here, and the note says why) or *refused*. A key that is in none of the
 //! three is unknown. There is no fourth way: nothing is skipped. `bench --cmdhelp` prints this table, and a
 //! test holds it against the installed fio's own list.
