@@ -183,7 +183,10 @@ impl Channel {
 /// Zeroed bytes at an aligned address.
 #[derive(Debug)]
 pub struct AlignedBuffer {
+    /// The first aligned byte of what was allocated.
     pointer: NonNull<u8>,
+    length: usize,
+    allocated: NonNull<u8>,
     layout: Layout,
 }
 
@@ -192,13 +195,20 @@ unsafe impl Send for AlignedBuffer {}
 
 impl AlignedBuffer {
     /// `length` bytes, not zero, at a multiple of `alignment`, a power of two, and at least of a page.
+    ///
+    /// Asked for aligned memory, Rust's allocator writes the zeros itself, so that the kernel makes every page at once. Large
+    /// memory without an alignment is the kernel's, which is zero, and has only the pages that are used: so it is aligned here.
     pub fn zeroed(length: usize, alignment: usize) -> Self {
-        let layout = Layout::from_size_align(length.max(1), alignment.max(4096))
-            .expect("alignments come rounded to powers of two, lengths bounded");
-        // SAFETY: the layout's size is at least one.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        let Some(pointer) = NonNull::new(pointer) else { handle_alloc_error(layout) };
-        Self { pointer, layout }
+        let (length, alignment) = (length.max(1), alignment.max(4096));
+        let layout = length.checked_add(alignment).and_then(|size| Layout::from_size_align(size, 1).ok());
+        let layout = layout.expect("alignments come rounded to powers of two, lengths bounded");
+        // SAFETY: the layout's size is more than one.
+        let allocated = unsafe { alloc_zeroed(layout) };
+        let Some(allocated) = NonNull::new(allocated) else { handle_alloc_error(layout) };
+        let address = allocated.addr().get();
+        // SAFETY: less than `alignment` further, so that `length` bytes of the allocation follow.
+        let pointer = unsafe { allocated.add(address.next_multiple_of(alignment) - address) };
+        Self { pointer, length, allocated, layout }
     }
 
     /// Where it is, for the kernel to write to. Whoever hands it over looks at no byte until the kernel is done with it.
@@ -211,21 +221,42 @@ impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the allocation has layout.size() bytes, initialised to zero, borrowed with `self`.
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.layout.size()) }
+        // SAFETY: `length` bytes of the allocation begin at `pointer`, initialised to zero, borrowed with `self`.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
     }
 }
 
 impl DerefMut for AlignedBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.layout.size()) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.length) }
     }
 }
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         // SAFETY: allocated with this very layout, freed only here.
-        unsafe { dealloc(self.pointer.as_ptr(), self.layout) };
+        unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_aligned_zero_and_has_the_pages_that_are_used() {
+        // More than the C library keeps for itself (mallopt(3), M_MMAP_THRESHOLD).
+        let length = 64 << 20;
+        let before = crate::usage::thread();
+        let mut buffer = AlignedBuffer::zeroed(length, 1 << 20);
+        let made = crate::usage::thread().since(before).minor_faults;
+        assert!(made < 16, "{made} pages");
+        assert!(buffer.address().is_multiple_of(1 << 20));
+        assert_eq!((buffer.len(), buffer[0], buffer[length - 1]), (length, 0, 0));
+        buffer[length - 1] = 1;
+        drop(buffer);
+        let small = AlignedBuffer::zeroed(0, 1);
+        assert!(small.len() == 1 && small.address().is_multiple_of(4096));
     }
 }
