@@ -24,4 +24,4 @@ if [ $# -gt 0 ]; then
     FIO_PLOT_KEEP=$(cd "$1" && pwd)
     export FIO_PLOT_KEEP
 fi
-exec cargo test -p flashwright-bench --test fio_json fio_plot -- --nocapture
+exec cargo test -p flashwright-fio --test json fio_plot -- --nocapture

@@ -28,6 +28,13 @@ crate::words! {
 }
 
 impl IoEngine {
+    /// The words of the engines of which this holds, as a sentence names them: `io_uring and libaio`.
+    #[must_use]
+    pub fn words_with(question: fn(Self) -> bool) -> String {
+        let engines = Self::ALL.into_iter().filter(|engine| question(*engine));
+        engines.map(Self::word).collect::<Vec<_>>().join(" and ")
+    }
+
     /// Whether requests go through a ring of io_uring(7), which can poll, have its queue read by a kernel thread, and has
     /// buffers registered.
     #[must_use]

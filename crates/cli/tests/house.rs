@@ -85,14 +85,16 @@ fn dependencies() -> [Graph; 2] {
         for line in manifest.lines() {
             if line.starts_with('[') {
                 section = line;
-            } else if let Some(imported) = line.strip_prefix("flashwright-") {
+            } else if let Some(imported) = line.strip_prefix("flashwright") {
                 let graph = match section {
                     "[dependencies]" => &mut imports,
                     "[dev-dependencies]" => &mut of_tests,
                     other => panic!("{name}: {other} has {line}"),
                 };
-                let imported = imported.split(['.', ' ', '=']).next().unwrap().to_owned();
-                graph.entry(name.clone()).or_default().insert(imported);
+                // The binary's package has no second word.
+                let imported =
+                    imported.strip_prefix('-').unwrap_or("cli").split(['.', ' ', '=']).next().unwrap();
+                graph.entry(name.clone()).or_default().insert(imported.to_owned());
             }
         }
     }

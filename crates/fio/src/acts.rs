@@ -30,7 +30,7 @@ const OF_REQUESTS: [(&str, Reset); 10] = [
     ("zonemode", |w| w.zonemode = ZoneMode::default()),
     ("zonesize", |w| w.zonesize = None),
     ("dedupe_percentage", |w| w.dedupe_percentage = 0),
-    ("thinktime", |w| w.thinktime = Duration::ZERO),
+    ("thinktime", |w| (w.thinktime, w.thinktime_spin) = (Duration::ZERO, Duration::ZERO)),
 ];
 
 /// The files of a section.

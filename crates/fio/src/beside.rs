@@ -1,52 +1,14 @@
 //! What the sections of a job file ask for beside their workloads: names of logs, and what does not go together.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::draft::Draft;
 use super::draft::conduct::LogName;
 use super::error::JobFileError;
-use super::job::{Group, Job};
+use super::job::{Group, Job, LogKind};
 use bench::acts::Act;
 use bench::run::cohorts::{Arrangement, Ends};
-use bench::run::log::Quantity;
-
-/// A kind of log: what stands between the name and the number in that of its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogKind {
-    /// `bw`.
-    Bandwidth,
-    /// `lat`, and `clat`, which holds the same.
-    Latency,
-    /// `iops`.
-    Requests,
-}
-
-impl LogKind {
-    fn files(self) -> (&'static [&'static str], Quantity) {
-        match self {
-            Self::Bandwidth => (&["bw"], Quantity::Bandwidth),
-            Self::Latency => (&["lat", "clat"], Quantity::Latency),
-            Self::Requests => (&["iops"], Quantity::Requests),
-        }
-    }
-}
-
-impl Job {
-    /// The log files of each of its threads, in their order, and what they hold.
-    #[must_use]
-    pub fn log_files(&self) -> Vec<Vec<(PathBuf, Quantity)>> {
-        let of_thread = |thread: u64| {
-            let files = self.logs.iter().flat_map(|(kind, name)| {
-                let (words, quantity) = kind.files();
-                words.iter().map(move |word| (format!("{name}_{word}.{thread}.log").into(), quantity))
-            });
-            files.collect()
-        };
-        let first = self.first_thread;
-        (first..first + u64::from(self.workload.numjobs)).map(of_thread).collect()
-    }
-}
 
 /// Refuses names that several sections would make, remove or rely on. Those that are looked up or removed are made
 /// before anything runs, so that a section that makes or removes them as well would find them there.

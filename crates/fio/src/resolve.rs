@@ -168,7 +168,8 @@ fn atomic(draft: &Draft, workload: &Workload) -> Result<bool, Fault> {
     match () {
         () if !draft.atomic || !workload.rw.writes() => Ok(false),
         () if !workload.ioengine.has_request_flags() => {
-            fault("only io_uring and libaio hand the flag of such a write on", "write ioengine=io_uring")
+            let engines = IoEngine::words_with(IoEngine::has_request_flags);
+            fault(&format!("only {engines} hand the flag of such a write on"), "write ioengine=io_uring")
         }
         () if !workload.direct => fault("the kernel has atomic writes with O_DIRECT only", "add direct=1"),
         () if !workload.has_one_size() => fault("writes of several sizes are not all atomic", "write one bs"),

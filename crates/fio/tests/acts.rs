@@ -50,6 +50,8 @@ fn each_engine_without_data_is_what_its_requests_do() {
     }
     let w = cpu.workload;
     assert_eq!((w.rate_iops, w.number_ios, w.zonesize, w.rw), (None, None, None, Rw::Read));
+    let rests = job("ioengine=cpuio\ncpuload=50\nruntime=1\nthinktime=10ms\nthinktime_spin=1ms").workload;
+    assert!(!rests.rests() && rests.validate().is_ok(), "{rests:?}");
 }
 
 #[test]

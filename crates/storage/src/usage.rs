@@ -41,12 +41,12 @@ impl Usage {
     }
 }
 
-/// What the calling thread has used so far.
+/// What the calling thread has used so far: user and system time together to the microsecond.
 #[must_use]
 pub fn thread() -> Usage {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // The kernel adds the time of a running thread at its ticks, a few milliseconds apart, and when it is asked for the
-    // thread's clock: then getrusage(2) has it all.
+    // thread's clock: then getrusage(2) has all of it. How it divides the sum into user and system goes by ticks.
     // SAFETY: the pointer is to a timespec on our stack.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
     usage(RUSAGE_THREAD)

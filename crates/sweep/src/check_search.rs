@@ -348,19 +348,9 @@ fn row(at: usize, point: u32, pass: u32, figure: f64) -> RunRow {
         point,
         pass,
         position: u32::try_from(at).unwrap_or(u32::MAX),
-        started_unix_ns: 0,
-        interval_ns: 0,
-        bytes: 0,
-        ios: 0,
         bandwidth_bytes_per_s: figure,
         iops: figure,
-        latency_ns_mean: 0.0,
-        latency_ns_p50: 0,
-        latency_ns_p99: 0,
-        latency_ns_p99_9: 0,
-        latency_ns_max: 0,
-        warnings: Vec::new(),
-        limit: None,
+        ..RunRow::default()
     }
 }
 

@@ -41,7 +41,7 @@ pub const SIDE: &str = "side";
 pub const CONSTRUCTION: [&str; 6] = ["layout", "chunk", "width", "filesystem", "mount_options", "drives"];
 
 /// One finished run, with the figures that analysis needs; the whole record is in the store.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRow {
     /// Row in the table it came from.
     pub id: i64,

@@ -18,7 +18,7 @@ const SHORTEST_PROCESS_NS: u64 = 10_000_000;
 /// Part of a request's time on the way to psync's threads and back. A drive of 80 µs and a queue of 10 µs come to 11 %.
 const HAND_OVER_LIMIT: f64 = 0.5;
 /// Part of a thread's time that making the requests takes by itself: half of a figure is the drive's then.
-const GENERATOR_LIMIT: f64 = 0.5;
+pub(crate) const GENERATOR_LIMIT: f64 = 0.5;
 /// A CPU that is idle for a smaller part of the time is awake when most completions come.
 const MOSTLY_IDLE: f64 = 0.5;
 /// Part of a request's time by which waking up would change it: as much as settings may differ in.

@@ -3,8 +3,8 @@
 //! A figure near it is one of the CPU and not of the drive (`W-GENERATOR`). It is found by running the workload's shape on
 //! [`Nothing`], whose requests are made, counted and timed as all others are, and cost the kernel and a drive nothing.
 //!
-//! 1. Only after a run one of whose threads was busy: one that mostly waited cannot have spent half of its time making
-//!    requests. So nearly all sweeps of drives calibrate nothing.
+//! 1. Only after a run one of whose threads was busy for [`GENERATOR_LIMIT`] of it: one that mostly waited, or for whose CPU others
+//!    ran, cannot have spent half of its time making requests. So nearly all sweeps of drives calibrate nothing.
 //! 2. After the run, so that nothing of it falls into a measured interval; each shape once a process, a tenth of a second.
 //! 3. The fastest step of 10 ms counts: other programs that take the CPU away make steps slower, and none faster. Where they
 //!    are many it is in none of them for long, and what the thread made in its own CPU time is more.
@@ -30,14 +30,12 @@ use super::share::Share;
 use super::worker::Report;
 use super::{Conduct, Job, RunOptions, run};
 use crate::lies::Known;
+use crate::lies::machine::GENERATOR_LIMIT;
 use crate::observe::{Observer, Subject};
 use crate::zones::Zones;
 
 /// How long a shape is run.
 const RUNTIME: Duration = Duration::from_millis(100);
-/// The part of the interval that a thread must have been busy: somewhat less than `W-GENERATOR`'s limit, which judges more
-/// exactly.
-const BUSY_MIN: f64 = 0.4;
 /// Memory for the buffers: with more, filling them would take longer than the run.
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
 
@@ -72,7 +70,7 @@ pub(super) fn limit_iops(job: &Job, shares: &[Share], reports: &[Report]) -> Opt
     }
     let clock = Clock::get();
     let counts: Vec<_> = reports.iter().map(|report| job_counts(report, clock)).collect();
-    if !counts.iter().any(|job| job.busy() >= BUSY_MIN) {
+    if !counts.iter().any(|job| job.busy() >= GENERATOR_LIMIT) {
         return None;
     }
     let fastest = counts.iter().map(JobCounts::iops).fold(0.0, f64::max);

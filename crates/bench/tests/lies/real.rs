@@ -392,8 +392,8 @@ fn a_device_that_answers_at_once_shows_the_generator_and_a_slow_one_does_not() {
         };
         bench::run::run(&[job], RunOptions::default()).expect("a run").records.remove(0)
     };
-    // Other programs may have the CPU for most of one run. They do not have it for most of each: a run is no longer than a
-    // tick of the kernel's, and a thread that is new is soon given one.
+    // Other programs may have the CPU for most of one run. They do not have it for most of each: a run is about as long
+    // as the scheduler lets a thread go on.
     let mut runs = (0..200).map(|_| run_on(Duration::ZERO, |_| ()));
     let record = runs.find(|record| record.has_warning(Generator)).expect("the device takes no time");
     assert!(message(&record, Generator).contains("of this depth and size"), "{:#?}", record.warnings);

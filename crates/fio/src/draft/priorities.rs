@@ -55,7 +55,8 @@ impl PrioritiesDraft {
             (false, true) => "cmdprio_bssplit",
         };
         if !engine.has_request_flags() {
-            let reason = "requests have priorities of their own with io_uring and libaio only";
+            let engines = IoEngine::words_with(IoEngine::has_request_flags);
+            let reason = format!("requests have priorities of their own with {engines} only");
             return Err((option, Problem::new(reason, "write ioengine=io_uring, or prio and prioclass")));
         }
         Ok(Some(RequestPriorities { reads: self.shares(0), writes: self.shares(1) }))

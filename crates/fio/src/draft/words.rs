@@ -78,10 +78,10 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             let own = IoEngine::ALL.map(|engine| (engine.word(), engine));
             let engines = [own.as_slice(), &ENGINES_OF_FIO].concat();
             let known = engines.iter().find(|(name, _)| *name == word);
-            let names = || engines.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            let unknown =
-                || Problem::new("flashwright has no such engine", format!("write one of {}", names()));
-            known.ok_or_else(unknown)?.1
+            let hint = || {
+                format!("write one of {} (sync, pvsync and pvsync2 run as psync)", IoEngine::WORDS.join(", "))
+            };
+            known.ok_or_else(|| Problem::new("flashwright has no such engine", hint()))?.1
         }
     };
     word.clone_into(&mut draft.engine_word);

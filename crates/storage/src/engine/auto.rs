@@ -104,7 +104,8 @@ pub fn open_with_kernel<K: Kernel + Send + Sync>(
             .map(AnyEngine::IoUringCmd)
     };
     if config.atomic && !choice.has_request_flags() {
-        let message = "atomic writes are made by io_uring and libaio";
+        let engines = IoEngine::words_with(IoEngine::has_request_flags);
+        let message = format!("atomic writes are made by {engines}");
         let source = io::Error::new(io::ErrorKind::InvalidInput, message);
         return Err(EngineError { engine: choice.word(), operation: CONFIGURE, source });
     }

@@ -67,12 +67,12 @@ base::words! {
     /// How the runs of a sweep are chosen.
     #[derive(Default)]
     pub enum Protocol {
-        /// Blocks of one work each, drawn while the sweep runs, until the work is decided: [`blocks`].
+        /// Blocks of one work each, drawn while the sweep runs, until the work is decided.
         #[default]
         Blocks = "blocks",
         /// The papers': passes over all points, drawn before anything runs.
         Dash = "dash",
-        /// Blocks of the few points, on the few constructions, that [`crate::search`] finds worth it.
+        /// Blocks of the few points, on the few constructions, that the search finds worth it.
         Screen = "screen",
     }
 }

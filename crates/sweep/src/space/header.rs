@@ -216,7 +216,11 @@ fn choice<T>(
         Value::Text(word) => meaning(word),
         _ => None,
     };
-    let hint = || words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
+    let hint = || {
+        let words: Vec<_> = words.iter().map(|word| format!("\"{word}\"")).collect();
+        let (last, others) = words.split_last().expect("a key with a word has several");
+        format!("{} or {last}", others.join(", "))
+    };
     found.ok_or_else(|| source.bad_value(key, node, reason, &hint()))
 }
 

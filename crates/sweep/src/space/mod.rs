@@ -286,7 +286,7 @@ impl Space {
             self.passes = passes.unwrap_or(6);
             if let Some(budget) = overrides.budget {
                 let hint = "leave it out, or say --protocol=blocks";
-                let reason = "passes say how long the papers' protocol takes";
+                let reason = "its passes say how long the protocol takes";
                 return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
             }
             if self.passes == 0 || (self.passes == 1 && self.discard_first) {
@@ -310,7 +310,7 @@ impl Space {
             if self.order == Order::Given {
                 return Err(flag_error(
                     "--protocol",
-                    "blocks",
+                    self.protocol.word(),
                     "order = \"given\" confounds settings with time",
                     "leave order out of [sweep], or say --protocol=dash",
                 ));
