@@ -162,6 +162,16 @@ pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> 
     };
     scrub.look_at_map();
     let mut is_interrupted = false;
+    let mut tell = || {
+        let passed_bytes = scrub.passed_bytes.load(Ordering::Relaxed);
+        let now = Progress { passed_bytes, total_bytes, findings: scrub.found().count };
+        if !progress(now) {
+            is_interrupted = true;
+            scrub.stop.store(true, Ordering::Relaxed);
+        }
+    };
+    // Once before anything is read: who says then that it is to stop is heard, however soon the work would be done.
+    tell();
     std::thread::scope(|scope| {
         let main = std::thread::current();
         for _ in 0..threads {
@@ -174,12 +184,7 @@ pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> 
         }
         while scrub.at_work.load(Ordering::Acquire) > 0 {
             std::thread::park_timeout(TICK);
-            let passed_bytes = scrub.passed_bytes.load(Ordering::Relaxed);
-            let now = Progress { passed_bytes, total_bytes, findings: scrub.found().count };
-            if !progress(now) {
-                is_interrupted = true;
-                scrub.stop.store(true, Ordering::Relaxed);
-            }
+            tell();
         }
     });
     scrub.finish(is_interrupted)
