@@ -19,7 +19,7 @@ use stage_service::{Client, ServiceError};
 /// The server of `alice`, who may run the binary nowhere but here.
 fn alices(world: &World, wrapper: &str) -> Command {
     let binary = world.at("flashwright");
-    std::fs::copy(env!("CARGO_BIN_EXE_flashwright"), &binary).expect("copies");
+    common::install(Path::new(env!("CARGO_BIN_EXE_flashwright")), &binary);
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={ALICE}"), &format!("--regid={ALICE}"), "--clear-groups", "--"]);
     command.args(["sh", "-c", wrapper, "sh"]).arg(&binary);

@@ -361,9 +361,7 @@ fn another_program_measures_a_side_and_a_resumed_sweep_asks_it_again() {
         log.display(),
         env!("CARGO_BIN_EXE_flashwright")
     );
-    std::fs::write(&other, &script).expect("writes");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&other, mode).expect("may be run");
+    common::script(&other, &script);
     let flags = ["--runtime=20ms", "--budget=1s", "--output=out", "--binary-b=other"];
     let came = works(folder.path(), &[&["sweep", "ab", "a.toml", "a.toml"], &flags[..]].concat());
     assert!(came.out.contains("A and B have the same settings\n"), "{}", came.out);
@@ -424,9 +422,7 @@ fn a_request_that_is_not_answered_on_a_side_of_another_program_ends_the_sweep() 
              exit 1; fi\nexec {} \"$@\"\n",
             env!("CARGO_BIN_EXE_flashwright")
         );
-        std::fs::write(&other, script).expect("writes");
-        std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .expect("may be run");
+        common::script(&other, &script);
         let flags = ["--runtime=20ms", "--passes=2", "--binary-b=other", "--output", output];
         let came = common::run(folder.path(), &[&["sweep", "ab", "a.toml", "a.toml"], &flags[..]].concat());
         assert_eq!(came.code, 1, "{came:?}");
@@ -459,9 +455,7 @@ fn nobody_goes_on_with_a_sweep_while_another_program_measures_for_a_killed_one()
         env!("CARGO_BIN_EXE_flashwright")
     );
     let other = folder.path().join("other");
-    std::fs::write(&other, script).expect("writes");
-    std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("may be run");
+    common::script(&other, &script);
     let flags = [
         "sweep",
         "ab",

@@ -25,6 +25,21 @@ pub fn place() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
 }
 
+/// An executable copy of a program, made by install(1): children that other threads of this process start while it has a file
+/// open for writing inherit that, and what somebody has open for writing is not executed (ETXTBSY).
+pub fn install(program: &Path, at: &Path) {
+    let made =
+        Command::new("install").args(["-m", "755"]).args([program, at]).status().expect("install runs");
+    assert!(made.success(), "{}", at.display());
+}
+
+/// An executable script.
+pub fn script(at: &Path, text: &str) {
+    let source = at.with_extension("text");
+    std::fs::write(&source, text).expect("writes");
+    install(&source, at);
+}
+
 /// A directory in memory, beside a scratch directory on a disk. None, having said so, if there is none, or if the scratch
 /// directory is in memory itself.
 pub fn memory_beside(disk: &Path) -> Option<tempfile::TempDir> {

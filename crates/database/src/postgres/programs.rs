@@ -131,16 +131,18 @@ pub fn account(directory: &Path) -> Result<Option<Account>, DatabaseError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     fn fake(place: &Path, version: &str) {
         fs::create_dir_all(place).unwrap();
         for name in NEEDED {
             let path = place.join(name);
-            fs::write(&path, format!("#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            let text = path.with_extension("text");
+            fs::write(&text, format!("#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")).unwrap();
+            // By another process: what this one has open for writing, children of other threads inherit, and cannot be executed.
+            assert!(
+                Command::new("install").args(["-m", "755"]).args([text, path]).status().unwrap().success()
+            );
         }
     }
 
