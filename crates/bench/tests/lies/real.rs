@@ -394,7 +394,7 @@ fn a_device_that_answers_at_once_shows_the_generator_and_a_slow_one_does_not() {
     };
     // Other programs may have the CPU for most of one run. They do not have it for most of each: a run is about as long
     // as the scheduler lets a thread go on.
-    let mut runs = (0..200).map(|_| run_on(Duration::ZERO, |_| ()));
+    let mut runs = (0..1000).map(|_| run_on(Duration::ZERO, |_| ()));
     let record = runs.find(|record| record.has_warning(Generator)).expect("the device takes no time");
     assert!(message(&record, Generator).contains("of this depth and size"), "{:#?}", record.warnings);
     // A busy thread as well, and hundreds of times what a request takes to make.
