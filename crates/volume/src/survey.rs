@@ -261,7 +261,7 @@ pub fn look_everywhere() -> Volumes {
 }
 
 /// Reads the labels and then all data of the one volume that `members` are, and compares the data with their checksums.
-/// `progress` is called every 200 ms, and stops the work by returning false. Nothing is written.
+/// `progress` is called before data are read and every 200 ms, and stops the work by returning false. Nothing is written.
 ///
 /// # Errors
 /// [`VolumeError`] where they are no volume, or one that keeps no checksums.

@@ -631,4 +631,5 @@ fn a_scrub_that_is_stopped_says_so() {
     let (disks, _) = filled(2);
     let check = check_data_on(devices(&disks), |_| false).expect("it opens");
     assert!(check.interrupted && !check.sound);
+    assert_eq!(check.read_bytes, 0, "asked before any region is read");
 }

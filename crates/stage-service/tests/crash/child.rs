@@ -307,10 +307,9 @@ pub fn run_as(order: &Order, uid: u32, gid: u32) -> std::io::Result<Ended> {
     let binary = place.path().join("crash");
     let this = std::env::current_exe()?;
     // Copied by another process: what this one has open for writing, children of other threads inherit, and cannot be executed.
-    if fs::hard_link(&this, &binary).is_err()
-        && !device::tool("cp").arg(&this).arg(&binary).status()?.success()
-    {
-        return Err(std::io::ErrorKind::PermissionDenied.into());
+    if fs::hard_link(&this, &binary).is_err() {
+        let made = device::tool("install").args(["-m", "755"]).args([&this, &binary]).status()?;
+        assert!(made.success(), "install: {made}");
     }
     // Another user's rights by a program: the standard library would fork this process, whose drives are gigabytes of memory.
     let with_rights_of = |command: &Command| {

@@ -196,8 +196,8 @@ unsafe impl Send for AlignedBuffer {}
 impl AlignedBuffer {
     /// `length` bytes, not zero, at a multiple of `alignment`, a power of two, and at least of a page.
     ///
-    /// Asked for aligned memory, Rust's allocator writes the zeros itself, so that the kernel makes every page at once. Large
-    /// memory without an alignment is the kernel's, which is zero, and has only the pages that are used: so it is aligned here.
+    /// Asked for aligned memory, Rust's allocator writes the zeros itself, so that the kernel makes every page at once. Memory
+    /// without an alignment that is fresh from the kernel is zero, and has only the pages that are used: so it is aligned here.
     pub fn zeroed(length: usize, alignment: usize) -> Self {
         let (length, alignment) = (length.max(1), alignment.max(4096));
         let layout = length.checked_add(alignment).and_then(|size| Layout::from_size_align(size, 1).ok());

@@ -136,8 +136,8 @@ struct Scrub<'a> {
     found: Mutex<Found>,
 }
 
-/// Reads all regions of a volume that have checksums. `progress` is called every 200 ms, and stops the work by returning
-/// false.
+/// Reads all regions of a volume that have checksums. `progress` is called before the first and every 200 ms, and stops
+/// the work by returning false.
 pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> Scrubbed {
     let area = &sums.store.area;
     let groups = sums.marks.regions_with_sums().into_iter().flat_map(|region| area.groups_of(region));
@@ -170,7 +170,7 @@ pub(crate) fn scrub(sums: &Sums, mut progress: impl FnMut(Progress) -> bool) -> 
             scrub.stop.store(true, Ordering::Relaxed);
         }
     };
-    // Once before anything is read: who says then that it is to stop is heard, however soon the work would be done.
+    // Once before any region is read: who says then that it is to stop is heard, however soon the work would be done.
     tell();
     std::thread::scope(|scope| {
         let main = std::thread::current();
