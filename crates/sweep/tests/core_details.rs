@@ -11,6 +11,7 @@ use measure::limit::Verdict;
 use measure::record::{DirectionCounts, TargetFacts};
 use measure::{Limit, RunRecord, Warning, WarningCode, Workload};
 use rusqlite::Connection;
+use sweep::model::RunRow;
 use sweep::run::begin;
 use sweep::space::Space;
 use sweep::store::{Measured, RecordOf, Store};
@@ -50,6 +51,26 @@ fn half(directory: &Path) -> Store {
             .unwrap();
     }
     store
+}
+
+/// Neither what stores a run nor what reads it leaves a field out.
+#[test]
+fn a_run_is_read_as_it_was_returned_when_it_was_stored_and_no_figure_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let space = Space::parse("s.toml", SPACE).unwrap();
+    let mut store = begin(&dir.path().join("results.db"), &space, &identity()).unwrap().store;
+    let session = store.begin_session("0", &identity().machine).unwrap();
+    let plan = store.plan().unwrap();
+    let planned = *plan.runs.iter().find(|run| run.position > 0 && run.point > 0).unwrap();
+    let record = record(&plan.points[planned.point as usize].workload);
+    let stored =
+        store.insert_run(session, Measured { planned, record: &record, wall: Duration::ZERO }).unwrap();
+    let fields = |row: &RunRow| serde_json::to_value(row).unwrap();
+    let (row, none) = (fields(&stored), fields(&RunRow::default()));
+    for (name, value) in row.as_object().unwrap() {
+        assert_ne!(value, &none[name], "{name}");
+    }
+    assert_eq!(store.runs().unwrap(), [stored]);
 }
 
 fn rows(connection: &Connection, sql: &str) -> Vec<String> {

@@ -4,15 +4,59 @@
 //! This program reads back the verdicts alone, for what limited each run ([`Store::verdict`]). Whole records hold the same, so files
 //! that were begun without these tables lose nothing, and get them for the runs of their next session.
 
-use measure::RunRecord;
+use std::collections::BTreeMap;
+
 use measure::record::DirectionCounts;
-use rusqlite::{Transaction, params};
+use measure::{Limit, RunRecord, Verdict};
+use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::read::RecordOf;
 use super::write::{integer, json};
 use super::{Store, StoreError};
+use crate::model::RunRow;
 
 impl Store {
+    /// What limited a row of [`Store::runs`], by its record's own verdict; none where it has none.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::Damaged`] where the verdict does not read.
+    pub fn verdict(&self, run: i64) -> Result<Option<Verdict>, StoreError> {
+        if !self.has_verdicts()? {
+            return Ok(None);
+        }
+        let sql = "SELECT v.verdict FROM runs f JOIN verdicts v ON v.record = f.record WHERE f.id = ?1";
+        let mut statement = self.connection.prepare_cached(sql).map_err(self.sql("read a verdict"))?;
+        let text: Option<String> =
+            statement.query_row([run], |row| row.get(0)).optional().map_err(self.sql("read a verdict"))?;
+        text.map(|text| self.json(&format!("verdict of run {run}"), &text)).transpose()
+    }
+
+    /// Files that were begun before there were verdicts have no table for them.
+    fn has_verdicts(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'verdicts'";
+        let count: i64 =
+            self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.sql("look for verdicts"))?;
+        Ok(count > 0)
+    }
+
+    /// Fills the fields of rows that come from tables of details. They stay at their default where an older file lacks the table.
+    pub(super) fn read_details(&self, table: &'static str, rows: &mut [RunRow]) -> Result<(), StoreError> {
+        if self.has_verdicts()? {
+            let sql = format!("SELECT f.id, v.word FROM {table} f JOIN verdicts v ON v.record = f.record");
+            let words: Vec<(i64, String)> = self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let words: BTreeMap<i64, String> = words.into_iter().collect();
+            for row in rows {
+                row.limit = words.get(&row.id).map(|word| self.limit(word)).transpose()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn limit(&self, word: &str) -> Result<Limit, StoreError> {
+        Limit::from_word(word)
+            .ok_or_else(|| self.damaged("table verdicts".to_owned(), format!("'{word}' is not a limit")))
+    }
+
     /// Notes what became of runs, in place of what was noted before.
     ///
     /// # Errors
@@ -132,6 +176,11 @@ pub(super) fn create(t: &Transaction<'_>) -> rusqlite::Result<()> {
     ))
 }
 
+/// Copies to the row of a record's figures what [`Store::read_details`] will read back.
+pub(super) fn copy_to_row(record: &RunRecord, row: &mut RunRow) {
+    row.limit = record.verdict.as_ref().map(|verdict| verdict.limit);
+}
+
 /// Adds what a record says.
 pub(super) fn insert(t: &Transaction<'_>, row: i64, record: &RunRecord) -> rusqlite::Result<()> {
     if let Some(verdict) = &record.verdict {
@@ -191,4 +240,24 @@ fn insert_direction(
         integer(latency.max()),
     ])
     .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a merge leaves behind would be lost without a word.
+    #[test]
+    fn every_table_by_record_is_taken_over_but_fates_which_each_report_tells_anew() {
+        let file = rusqlite::Connection::open_in_memory().unwrap();
+        file.execute_batch(TABLES).unwrap();
+        let sql = "SELECT s.name, group_concat(c.name, ', ' ORDER BY c.cid) FROM sqlite_schema s, pragma_table_info(s.name) c
+                   WHERE s.type = 'table' AND s.name <> 'fates' AND c.name <> 'record' GROUP BY s.name ORDER BY s.name";
+        let mut statement = file.prepare(sql).unwrap();
+        let made = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        let made: Vec<(String, String)> = made.map(Result::unwrap).collect();
+        let mut taken = BY_RECORD.map(|(table, columns)| (table.to_owned(), columns.to_owned()));
+        taken.sort_unstable();
+        assert_eq!(made, taken);
+    }
 }

@@ -5,8 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
-use measure::limit::Verdict;
-use measure::{Limit, RunRecord, TestType, WarningCode, Workload};
+use measure::{RunRecord, TestType, WarningCode, Workload};
 use rusqlite::{OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 
@@ -245,45 +244,6 @@ impl Store {
         self.record_of(RecordOf::Run(run))
     }
 
-    /// What limited a row of [`Store::runs`], by its record's own verdict; none where it has none.
-    ///
-    /// # Errors
-    /// [`StoreError`]; [`StoreError::Damaged`] where the verdict does not read.
-    pub fn verdict(&self, run: i64) -> Result<Option<Verdict>, StoreError> {
-        if !self.has_verdicts()? {
-            return Ok(None);
-        }
-        let sql = "SELECT v.verdict FROM runs f JOIN verdicts v ON v.record = f.record WHERE f.id = ?1";
-        let mut statement = self.connection.prepare_cached(sql).map_err(self.sql("read a verdict"))?;
-        let text: Option<String> =
-            statement.query_row([run], |row| row.get(0)).optional().map_err(self.sql("read a verdict"))?;
-        text.map(|text| self.json(&format!("verdict of run {run}"), &text)).transpose()
-    }
-
-    /// Files that were begun before there were verdicts have no table for them.
-    fn has_verdicts(&self) -> Result<bool, StoreError> {
-        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'verdicts'";
-        let count: i64 =
-            self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.sql("look for verdicts"))?;
-        Ok(count > 0)
-    }
-
-    /// The limit of each row of a table of figures that has a verdict.
-    fn limits(&self, table: &'static str) -> Result<BTreeMap<i64, Limit>, StoreError> {
-        if !self.has_verdicts()? {
-            return Ok(BTreeMap::new());
-        }
-        let sql = format!("SELECT f.id, v.word FROM {table} f JOIN verdicts v ON v.record = f.record");
-        let words: Vec<(i64, String)> = self.rows(&sql, |row| Ok((row.get(0)?, row.get(1)?)))?;
-        words
-            .into_iter()
-            .map(|(id, word)| match Limit::from_word(&word) {
-                Some(limit) => Ok((id, limit)),
-                None => Err(self.damaged("table verdicts".to_owned(), format!("'{word}' is not a limit"))),
-            })
-            .collect()
-    }
-
     /// Starts and resumptions, oldest first.
     pub fn sessions(&self) -> Result<Vec<Session>, StoreError> {
         let raw: Vec<(Session, String)> = self.rows(
@@ -423,13 +383,16 @@ impl Store {
     fn figures(&self, table: &'static str) -> Result<Vec<RunRow>, StoreError> {
         let sql = format!("SELECT id, {} FROM {table} ORDER BY position, id", schema::figures().join(", "));
         let raw = self.rows(&sql, |row| Ok((run_row(row)?, row.get::<_, String>("warnings")?)))?;
-        let limits = self.limits(table)?;
-        raw.into_iter()
+        let rows: Result<Vec<RunRow>, StoreError> = raw
+            .into_iter()
             .map(|(row, codes)| {
                 let warnings = if codes.is_empty() { Vec::new() } else { self.codes(&codes, table)? };
-                Ok(RunRow { warnings, limit: limits.get(&row.id).copied(), ..row })
+                Ok(RunRow { warnings, ..row })
             })
-            .collect()
+            .collect();
+        let mut rows = rows?;
+        self.read_details(table, &mut rows)?;
+        Ok(rows)
     }
 
     fn codes(&self, text: &str, table: &str) -> Result<Vec<WarningCode>, StoreError> {
@@ -463,7 +426,7 @@ impl Store {
         read.map_err(self.sql("read its header"))
     }
 
-    fn rows<T>(
+    pub(super) fn rows<T>(
         &self,
         sql: &str,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
@@ -478,16 +441,16 @@ impl Store {
         Ok(pairs.into_iter().collect())
     }
 
-    fn json<T: DeserializeOwned>(&self, place: &str, text: &str) -> Result<T, StoreError> {
+    pub(super) fn json<T: DeserializeOwned>(&self, place: &str, text: &str) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(|e| self.damaged(place.to_owned(), e))
     }
 
-    fn damaged(&self, place: String, what: impl ToString) -> StoreError {
+    pub(super) fn damaged(&self, place: String, what: impl ToString) -> StoreError {
         StoreError::Damaged { path: self.path.clone(), place, what: what.to_string() }
     }
 }
 
-/// A row of figures, its warnings still to be read.
+/// A row of figures, its warnings and details still to be read.
 fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     Ok(RunRow {
         id: row.get("id")?,
@@ -505,8 +468,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         latency_ns_p99: unsigned(row, "latency_ns_p99")?,
         latency_ns_p99_9: unsigned(row, "latency_ns_p99_9")?,
         latency_ns_max: unsigned(row, "latency_ns_max")?,
-        warnings: Vec::new(),
-        limit: None,
+        ..RunRow::default()
     })
 }
 

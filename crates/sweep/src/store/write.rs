@@ -222,8 +222,7 @@ fn figures(measured: Measured<'_>) -> RunRow {
     let mut warnings: Vec<WarningCode> = record.warnings.iter().map(|w| w.code).collect();
     warnings.sort_unstable();
     warnings.dedup();
-    RunRow {
-        id: 0,
+    let mut row = RunRow {
         point: measured.planned.point,
         pass: measured.planned.pass,
         position: measured.planned.position,
@@ -239,8 +238,10 @@ fn figures(measured: Measured<'_>) -> RunRow {
         latency_ns_p99_9: latency.percentile(99.9),
         latency_ns_max: latency.max(),
         warnings,
-        limit: record.verdict.as_ref().map(|verdict| verdict.limit),
-    }
+        ..RunRow::default()
+    };
+    details::copy_to_row(record, &mut row);
+    row
 }
 
 fn insert_meta(t: &Transaction<'_>, meta: &Meta) -> rusqlite::Result<()> {
