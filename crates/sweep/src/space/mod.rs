@@ -289,13 +289,14 @@ impl Space {
                 let reason = "its passes say how long the protocol takes";
                 return Err(flag_error("--budget", &units::seconds(budget), reason, hint));
             }
-            if self.passes == 0 || (self.passes == 1 && self.discard_first) {
-                return Err(flag_error(
-                    "--passes",
-                    &self.passes.to_string(),
-                    "the first pass is set aside, and none would be left",
-                    "give 2 or more",
-                ));
+            let least = 1 + u32::from(self.discard_first);
+            if self.passes < least {
+                let hint = format!("give {least} or more");
+                let reason = match self.passes {
+                    0 => "there would be no run",
+                    _ => "the first pass is set aside, and none would be left",
+                };
+                return Err(flag_error("--passes", &self.passes.to_string(), reason, &hint));
             }
         } else {
             self.passes = passes.unwrap_or(0);
