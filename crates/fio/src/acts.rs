@@ -6,32 +6,15 @@
 use std::time::Duration;
 
 use measure::Workload;
-use measure::workload::{Rw, WriteSync, ZoneMode};
+use measure::workload::{Rw, WriteSync};
 
-use super::draft::Draft;
+use super::draft::{Draft, plain_workload};
 use super::error::{Fault, Problem};
 use bench::acts::{Act, Operation, Range};
 use bench::run::burn::Burn;
 
 /// How long fio computes before it rests, where nothing says.
 const CHUNK: Duration = Duration::from_millis(50);
-
-/// Takes an option out of a workload.
-type Reset = fn(&mut Workload);
-
-/// Options of requests.
-const OF_REQUESTS: [(&str, Reset); 10] = [
-    ("rw", |w| w.rw = Rw::Read),
-    ("rate_iops", |w| w.rate_iops = None),
-    ("rate", |w| w.rate = None),
-    ("number_ios", |w| w.number_ios = None),
-    ("io_size", |w| w.io_size = None),
-    ("bssplit", |w| (w.bssplit, w.write_bssplit) = (Vec::new(), Vec::new())),
-    ("zonemode", |w| w.zonemode = ZoneMode::default()),
-    ("zonesize", |w| w.zonesize = None),
-    ("dedupe_percentage", |w| w.dedupe_percentage = 0),
-    ("thinktime", |w| (w.thinktime, w.thinktime_spin) = (Duration::ZERO, Duration::ZERO)),
-];
 
 /// The files of a section.
 #[derive(Debug, Clone, Copy)]
@@ -87,12 +70,13 @@ pub(super) fn burn(draft: &Draft) -> Result<Option<Burn>, Fault> {
     Ok(Some(Burn { load, chunk, work }))
 }
 
-/// The workload of a section whose requests are acts.
-pub(super) fn workload(
+/// The workload of a section whose requests are acts. `written` has the key by which a setting of a key was given.
+pub(super) fn workload<'a>(
     act: Act,
     draft: &Draft,
     workload: Workload,
     files: Files,
+    written: &dyn Fn(&str) -> Option<&'a str>,
     notes: &mut Vec<String>,
 ) -> Result<Workload, Fault> {
     if !act.is_on_file() {
@@ -103,6 +87,22 @@ pub(super) fn workload(
         let problem = Problem::new(format!("ioengine={} writes {what}", act.word()), "leave it out");
         return Err(("verify", problem));
     }
+    notes.push(match act {
+        Act::Compute => "ioengine=cpuio makes no requests: its CPU time is all there is to see".to_owned(),
+        Act::Fault => "ioengine=page_fault copies to and from memory: no drive is read or written".to_owned(),
+        _ => format!("ioengine={} moves no data: bytes are counted as fio counts them", act.word()),
+    });
+    match act {
+        Act::Compute => computing(workload, files, written, notes),
+        Act::Nothing => with_size(act, one_at_a_time(act, workload, notes)),
+        Act::Fault => faulting(draft, with_size(act, one_at_a_time(act, workload, notes))?, files),
+        Act::Names(operation) => of_names(operation, draft, one_at_a_time(act, workload, notes), files),
+        Act::OnFile(range) => on_file(range, one_at_a_time(act, workload, notes), files.count),
+    }
+}
+
+/// Only what does nothing is in flight beside others; and where there is no file, nothing goes past its pages.
+fn one_at_a_time(act: Act, workload: Workload, notes: &mut Vec<String>) -> Workload {
     if act != Act::Nothing && workload.iodepth > 1 {
         notes.push(format!(
             "iodepth={} has no effect with ioengine={}, as in fio",
@@ -111,24 +111,12 @@ pub(super) fn workload(
         ));
     }
     let depth = if act == Act::Nothing { workload.iodepth } else { 1 };
-    let workload = Workload {
+    Workload {
         iodepth: depth,
         iodepth_batch: workload.iodepth_batch.min(depth),
         iodepth_batch_complete_min: workload.iodepth_batch_complete_min.min(depth),
         direct: workload.direct && act.is_on_file(),
         ..workload
-    };
-    notes.push(match act {
-        Act::Compute => "ioengine=cpuio makes no requests: its CPU time is all there is to see".to_owned(),
-        Act::Fault => "ioengine=page_fault copies to and from memory: no drive is read or written".to_owned(),
-        _ => format!("ioengine={} moves no data: bytes are counted as fio counts them", act.word()),
-    });
-    match act {
-        Act::Nothing => with_size(act, workload),
-        Act::Fault => faulting(draft, with_size(act, workload)?, files),
-        Act::Compute => computing(workload, files, notes),
-        Act::Names(operation) => of_names(operation, draft, workload, files),
-        Act::OnFile(range) => on_file(range, workload, files.count),
     }
 }
 
@@ -181,18 +169,37 @@ fn faulting(draft: &Draft, workload: Workload, files: Files) -> Result<Workload,
     }
 }
 
-/// Without requests, what is said of them has no effect. It is told and dropped, so that no record has it; what globals say of
-/// requests is no error in a section that computes.
-fn computing(mut workload: Workload, files: Files, notes: &mut Vec<String>) -> Result<Workload, Fault> {
+/// Options of requests have no effect without any. They are dropped, so that no record has them, with a note of the keys that were
+/// `written`; in globals they are of use to other sections, and so no error.
+fn computing<'a>(
+    workload: Workload,
+    files: Files,
+    written: &dyn Fn(&str) -> Option<&'a str>,
+    notes: &mut Vec<String>,
+) -> Result<Workload, Fault> {
     if workload.runtime.is_none() {
         return Err(("ioengine", Problem::new("cpuio has no end without a runtime", "add runtime=10s")));
     }
-    let mut dropped: Vec<&str> = (files.count > 1).then_some("nrfiles").into_iter().collect();
-    for (option, reset) in OF_REQUESTS {
-        let given = workload.clone();
-        reset(&mut workload);
-        if workload != given {
-            dropped.push(option);
+    let several = written("nrfiles").or_else(|| written("filename")).filter(|_| files.count > 1);
+    let mut dropped: Vec<&str> = several.into_iter().collect();
+    let kept = Workload {
+        name: workload.name.clone(),
+        numjobs: workload.numjobs,
+        runtime: workload.runtime,
+        time_based: workload.time_based,
+        ramp_time: workload.ramp_time,
+        ioengine: workload.ioengine,
+        randseed: workload.randseed,
+        cpus_allowed: workload.cpus_allowed.clone(),
+        cpus_allowed_policy: workload.cpus_allowed_policy,
+        numa_cpu_nodes: workload.numa_cpu_nodes.clone(),
+        ..plain_workload()
+    };
+    for option in measure::options::differences(&workload, &kept) {
+        // What follows from another option was written by nobody.
+        let Some(key) = option.fio.and_then(written) else { continue };
+        if !dropped.contains(&key) {
+            dropped.push(key);
         }
     }
     if !dropped.is_empty() {
@@ -201,13 +208,7 @@ fn computing(mut workload: Workload, files: Files, notes: &mut Vec<String>) -> R
             dropped.join(", ")
         ));
     }
-    Ok(Workload {
-        size: None,
-        offset: 0,
-        offset_increment: Some(0),
-        time_based: true,
-        ..workload.without_zones()
-    })
+    Ok(Workload { time_based: true, ..kept })
 }
 
 /// One request a name.

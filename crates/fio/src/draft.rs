@@ -1,6 +1,7 @@
-//! A job while its options are being collected: fio's defaults, and one function for each option.
+//! A job while its options are being collected: fio's defaults, and the readers of options that do not fit a row of
+//! [`keys`](super::keys).
 //!
-//! An option's function only notes what was written; what depends on several options (which of three
+//! A reader only notes what was written; what depends on several options (which of three
 //! block sizes is used, whether a mix can keep its rates) is decided once all are known, in
 //! [`resolve`](super::resolve).
 
@@ -11,7 +12,6 @@ pub(super) mod numbers;
 pub(super) mod priorities;
 pub(super) mod protection;
 pub(super) mod steady_writes;
-pub(super) mod switches;
 pub(super) mod tolerance;
 pub(super) mod verify;
 pub(super) mod words;
@@ -132,19 +132,23 @@ pub(super) struct Draft {
     pub allow_file_create: bool,
 }
 
+/// fio's defaults (`HOWTO`, 3.33), where they differ from [`Workload::default`].
+pub(super) fn plain_workload() -> Workload {
+    Workload {
+        rw: Rw::Read,
+        direct: false,
+        ioengine: IoEngine::Psync,
+        iodepth: 1,
+        iodepth_batch: 1,
+        offset_increment: Some(0),
+        ..Workload::default()
+    }
+}
+
 impl Default for Draft {
-    /// fio's defaults (`HOWTO`, 3.33), where they differ from [`Workload::default`].
     fn default() -> Self {
         Self {
-            workload: Workload {
-                rw: Rw::Read,
-                direct: false,
-                ioengine: IoEngine::Psync,
-                iodepth: 1,
-                iodepth_batch: 1,
-                offset_increment: Some(0),
-                ..Workload::default()
-            },
+            workload: plain_workload(),
             bs: [None; 3],
             bsrange: [None; 3],
             bssplit: [None, None, None],

@@ -261,6 +261,7 @@ impl<'a> Effective<'a> {
             "direct" => &["direct", "buffered"],
             "rwmixread" => &["rwmixread", "rwmixwrite"],
             "bs" => &["bs", "bsrange", "bssplit"],
+            "bssplit" => &["bssplit", "bsrange", "bs"],
             "size" => &["size", "filesize"],
             "verify" => &["verify", "verify_pattern"],
             "continue_on_error" => &["continue_on_error", "ignore_error"],
@@ -332,7 +333,10 @@ fn jobs(
             false => workload,
         };
         let workload = match act {
-            Some(act) => acts::workload(act, draft, workload, files, &mut notes)?,
+            Some(act) => {
+                let written = |key: &str| settings.blame(key).map(|setting| setting.key.as_str());
+                acts::workload(act, draft, workload, files, &written, &mut notes)?
+            }
             None => resolve::over_files(workload, width)?,
         };
         Ok((act, resolve::conduct(draft, &workload)?, workload, notes))

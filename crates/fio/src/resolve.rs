@@ -6,6 +6,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use measure::Workload;
+use measure::options;
 use measure::pattern::SteadyWrites;
 use measure::workload::{
     InvalidWorkload, IoEngine, RandomDistribution, Rw, SizeShare, Verify, WriteSync, ZoneMode,
@@ -54,11 +55,7 @@ pub(super) fn workload(
     verification(draft, &mut workload, &mut notes)?;
     workload.validate().map_err(|InvalidWorkload { option, reason, hint, .. }| {
         // The hints are written for flags; a job file has none.
-        let key = match option {
-            "blockalign" => "ba",
-            "write_bssplit" => "bs",
-            _ => option,
-        };
+        let key = options::find(option).and_then(|option| option.fio).unwrap_or(option);
         (key, Problem::new(reason, hint.replace("--", "")))
     })?;
     Ok((workload, notes))

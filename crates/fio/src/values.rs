@@ -1,4 +1,4 @@
-//! Values, read exactly as fio reads them, or refused.
+//! Values, read exactly as fio reads them, or refused: readers of texts, and of values that may be missing (`Option<&str>`).
 //!
 //! fio's own reading is lenient where that surprises: `1.5g` is one byte, `4kib` is 4000 bytes (its
 //! `kb_base=1024` swaps the IEC spellings for compatibility), `5min` is five microseconds, and an
@@ -6,6 +6,8 @@
 //! what fio would have made of them (`parse.c`, `HOWTO` "Parameter types").
 
 use std::time::Duration;
+
+use base::Word;
 
 use super::error::Problem;
 
@@ -175,16 +177,71 @@ pub(super) fn required(value: Option<&str>) -> Result<&str, Problem> {
     }
 }
 
+/// The value of an option that needs one, as a reader of texts has it.
+pub(super) fn read<T>(
+    value: Option<&str>,
+    reader: impl Fn(&str) -> Result<T, Problem>,
+) -> Result<T, Problem> {
+    reader(required(value)?)
+}
+
+/// One of the words of a type; `problem` says what another one is.
+pub(super) fn word<W: Word>(value: Option<&str>, problem: &str) -> Result<W, Problem> {
+    let hint = || {
+        let (last, others) = W::WORDS.split_last().expect("a type has words");
+        format!("write {} or {last}", others.join(", "))
+    };
+    W::from_word(required(value)?).ok_or_else(|| Problem::new(problem, hint()))
+}
+
+/// A whole number of 32 bits in a range.
+pub(super) fn count(value: Option<&str>, lowest: u32, highest: u32) -> Result<u32, Problem> {
+    number32(required(value)?, lowest, highest)
+}
+
+/// What 0 says nothing of.
+pub(super) fn none_if_zero<T: Default + PartialEq>(value: T) -> Option<T> {
+    Some(value).filter(|value| *value != T::default())
+}
+
+/// A text.
+pub(super) fn text(text: &str) -> Result<String, Problem> {
+    Ok(text.to_owned())
+}
+
+/// A whole number up to 100.
+pub(super) fn percent(text: &str) -> Result<u8, Problem> {
+    Ok(number(text, 0, 100)? as u8)
+}
+
+/// A number from 0 to 1.
+pub(super) fn fraction(text: &str) -> Result<f64, Problem> {
+    let part = text.parse::<f64>().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.ok_or_else(|| {
+        Problem::new(format!("'{text}' is not a number from 0 to 1"), "write for instance 0.5")
+    })
+}
+
+/// The size of a block.
+pub(super) fn block(text: &str) -> Result<u64, Problem> {
+    number(text, 1, 1 << 30)
+}
+
+/// A rate in requests.
+pub(super) fn requests_per_second(text: &str) -> Result<u64, Problem> {
+    number(text, 0, u64::from(u32::MAX))
+}
+
 /// One value for each of reads, writes and trims: fio's comma lists. A value that no comma ends holds
 /// for the directions after it as well; one left out keeps the default.
 pub(super) type ByDirection<T> = [Option<T>; 3];
 
 /// Splits a comma list and reads each part.
 pub(super) fn by_direction<T: Clone>(
-    text: &str,
-    read: impl Fn(&str) -> Result<T, Problem>,
+    value: Option<&str>,
+    reader: impl Fn(&str) -> Result<T, Problem>,
 ) -> Result<ByDirection<T>, Problem> {
-    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let parts: Vec<&str> = required(value)?.split(',').map(str::trim).collect();
     if parts.len() > 4 || (parts.len() == 4 && !parts[3].is_empty()) {
         return Err(Problem::new(
             "more than three values",
@@ -194,7 +251,7 @@ pub(super) fn by_direction<T: Clone>(
     let mut out: ByDirection<T> = [None, None, None];
     for (slot, part) in out.iter_mut().zip(&parts) {
         if !part.is_empty() {
-            *slot = Some(read(part)?);
+            *slot = Some(reader(part)?);
         }
     }
     if out.iter().all(Option::is_none) {

@@ -50,6 +50,24 @@ fn each_engine_without_data_is_what_its_requests_do() {
     }
     let w = cpu.workload;
     assert_eq!((w.rate_iops, w.number_ios, w.zonesize, w.rw), (None, None, None, Rw::Read));
+    let text = "ioengine=cpuio\ncpuload=50\nruntime=1\nramp_time=2\nrw=rw\nbs=8k,16k\nrwmixwrite=30\nfileoffset=1m\ndirect=1\n\
+                iodepth=4\nrandom_distribution=zipf\nrandseed=7\ncpumask=1";
+    let cpu = job(text);
+    let dropped = "rw, bs, iodepth, rwmixwrite, random_distribution, fileoffset, direct";
+    let note = format!("without effect with ioengine=cpuio, which makes no requests: {dropped}");
+    assert_eq!(cpu.notes[1..], [note], "names what was written, as it was");
+    let kept = Workload {
+        name: "job".to_owned(),
+        runtime: Some(Duration::from_secs(1)),
+        ramp_time: Duration::from_secs(2),
+        time_based: true,
+        randseed: 7,
+        cpus_allowed: "0".parse().ok(),
+        ..job("ioengine=cpuio\ncpuload=50\nruntime=3").workload
+    };
+    assert_eq!(cpu.workload, kept);
+    let cpu = job("ioengine=cpuio\ncpuload=50\nruntime=1\nfilename=a:b");
+    assert!(cpu.notes[1].ends_with(": filename"), "{:?}", cpu.notes);
     let rests = job("ioengine=cpuio\ncpuload=50\nruntime=1\nthinktime=10ms\nthinktime_spin=1ms").workload;
     assert!(!rests.rests() && rests.validate().is_ok(), "{rests:?}");
 }

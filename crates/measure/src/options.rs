@@ -1,9 +1,9 @@
 //! The options of a workload, each declared once.
 //!
 //! [`OPTIONS`] has a row for each field of [`Workload`]. Flags of the command line with their help, keys and dimensions of
-//! sweeps, and what an analysis may vary are made from it. TOML files, records and JSON Schema follow from the field. fio's
-//! job files keep a table of their own, because fio reads values otherwise (comma lists, percentages); tests hold
-//! it, and docs/options.md, against this one.
+//! sweeps, what an analysis may vary, and what fio is told of a workload are made from it. TOML files, records and JSON Schema
+//! follow from the field. fio's job files keep a table of their own, because fio reads values otherwise (comma lists,
+//! percentages); tests hold it, and docs/options.md, against this one.
 
 use base::{Word, Words};
 
@@ -129,7 +129,7 @@ pub struct WorkloadOption {
     pub heading: &'static str,
     /// What it does, in a line of help.
     pub help: &'static str,
-    /// The key of fio's job files that sets it; None if no key does.
+    /// The key of fio's job files that sets it, of several the first; None if no key does.
     pub fio: Option<&'static str>,
 }
 
@@ -176,6 +176,7 @@ impl WorkloadOption {
                 split.iter().map(SizeShare::to_string).collect::<Vec<_>>().join(":")
             }
             (ValueKind::SignedSize, Value::Number(n)) => signed_size_text(n.as_i64().unwrap_or_default()),
+            (ValueKind::Fraction, Value::Number(n)) => n.as_f64().unwrap_or_default().to_string(),
             (ValueKind::Distribution, _) => workload.random_distribution.to_string(),
             (_, Value::Bool(on)) => u8::from(on).to_string(),
             (_, Value::String(text)) => text,
@@ -206,9 +207,17 @@ impl WorkloadOption {
 
 /// The options that do not have their default in a workload, in the order of help.
 pub fn differing(workload: &Workload) -> impl Iterator<Item = &'static WorkloadOption> {
+    differences(workload, &Workload::default())
+}
+
+/// The options that have another value in one workload than in the other, in the order of help.
+pub fn differences(
+    one: &Workload,
+    other: &Workload,
+) -> impl Iterator<Item = &'static WorkloadOption> + use<> {
     let fields = |workload: &Workload| serde_json::to_value(workload).unwrap_or_default();
-    let (own, default) = (fields(workload), fields(&Workload::default()));
-    OPTIONS.iter().filter(move |option| own[option.name] != default[option.name])
+    let (one, other) = (fields(one), fields(other));
+    OPTIONS.iter().filter(move |option| one[option.name] != other[option.name])
 }
 
 /// The option of a name.
@@ -262,12 +271,12 @@ options! {
     "rw" also "readwrite", word::<Rw>(), Demand, WORKLOAD, Some("rw"), "Direction and order: read, write, randread, randwrite, rw, randrw, trim, randtrim, or trimwrite and randtrimwrite (each block is discarded, then written)";
     "bs" also "blocksize", ValueKind::PositiveSize, Demand, WORKLOAD, Some("bs"), "Bytes of a request [default: 4k]";
     "bssplit", ValueKind::Split, Demand, WORKLOAD, Some("bssplit"), "Several request sizes with their percentages: 4k/60:64k/40";
-    "write_bssplit" also "write-bssplit", ValueKind::Split, Demand, WORKLOAD, None, "In rw and randrw: the sizes of writes with their percentages, where they are not those of reads";
+    "write_bssplit" also "write-bssplit", ValueKind::Split, Demand, WORKLOAD, Some("bssplit"), "In rw and randrw: the sizes of writes with their percentages, where they are not those of reads";
     "blockalign" also "ba", ValueKind::PositiveSize, Demand, WORKLOAD, Some("ba"), "What random offsets are multiples of [default: the smallest block]";
     "iodepth", ValueKind::Count, Choice, WORKLOAD, Some("iodepth"), "Requests kept in flight by each job [default: 1]";
     "numjobs", ValueKind::Count, Choice, WORKLOAD, Some("numjobs"), "Identical jobs, a thread each [default: 1]";
     "rwmixread", ValueKind::Percent, Demand, WORKLOAD, Some("rwmixread"), "Percentage of reads in rw and randrw [default: 50]";
-    "rw_step" also "rw-step", ValueKind::SignedSize, Demand, WORKLOAD, None, "Bytes that a sequential job skips after each request; below zero it goes backwards";
+    "rw_step" also "rw-step", ValueKind::SignedSize, Demand, WORKLOAD, Some("rw"), "Bytes that a sequential job skips after each request; below zero it goes backwards";
     "percentage_random" also "percentage-random", ValueKind::Percent, Demand, WORKLOAD, Some("percentage_random"), "How many of a random job's requests are at random offsets [default: 100]";
     "random_distribution" also "random-distribution", ValueKind::Distribution, Demand, WORKLOAD, Some("random_distribution"), "How random offsets are drawn: random, zipf:1.2, pareto:0.2, zoned:50/5:30/15:20/80 or sequence:2,0,1";
     "norandommap", ValueKind::Switch, Choice, WORKLOAD, Some("norandommap"), "1: draw each random offset afresh, instead of visiting every block once before any again";

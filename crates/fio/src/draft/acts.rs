@@ -17,20 +17,6 @@ pub struct ActsDraft {
     pub follows: Option<bool>,
 }
 
-/// fio takes more than 100 for 100.
-pub fn cpuload(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    let percent = values::number32(values::required(value)?, 1, u32::MAX)?;
-    draft.acts.load = Some(percent.min(100) as u8);
-    Ok(())
-}
-
-/// Microseconds.
-pub fn cpuchunks(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    let microseconds = values::number32(values::required(value)?, 1, 60_000_000)?;
-    draft.acts.chunk = Some(Duration::from_micros(microseconds.into()));
-    Ok(())
-}
-
 pub fn cpumode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.acts.work = Some(match values::required(value)? {
         "noop" => Work::Spin,

@@ -111,6 +111,15 @@ pub fn sqthread_poll_cpu(draft: &mut Draft, value: Option<&str>) -> Result<(), P
     Ok(())
 }
 
+/// `fixedbufs` and `registerfiles`: flashwright's io_uring engine always has both.
+pub fn always_on(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.fixed = true;
+    if values::switch(value)? {
+        return Ok(());
+    }
+    Err(Problem::new("flashwright always registers buffers and files", "leave it out"))
+}
+
 /// Whether data are placed by the drive's placement identifiers.
 pub fn fdp(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.fdp = values::switch(value)?;

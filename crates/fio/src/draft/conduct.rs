@@ -25,17 +25,17 @@ pub struct ConductDraft {
     pub rate_iops_min: ByDirection<u64>,
     pub rate_cycle: Duration,
     steady: Option<Limit>,
-    steady_window: Duration,
-    steady_ramp: Duration,
+    pub steady_window: Duration,
+    pub steady_ramp: Duration,
     steady_interval: Duration,
-    flow: u32,
-    flow_id: u32,
-    flow_sleep: Duration,
+    pub flow: u32,
+    pub flow_id: u32,
+    pub flow_sleep: Duration,
     memory: Option<MemoryPolicy>,
-    latency_target: Duration,
-    latency_window: Duration,
+    pub latency_target: Duration,
+    pub latency_window: Duration,
     latency_percentile: f64,
-    latency_run: bool,
+    pub latency_run: bool,
     pub ring: RingConduct,
 }
 
@@ -151,33 +151,11 @@ impl ConductDraft {
 }
 
 /// The name of a log; as in fio that of the job where none is given.
-fn log_name(value: Option<&str>) -> Option<LogName> {
-    Some(match value.map(str::trim) {
+pub fn log_name(value: Option<&str>) -> LogName {
+    match value.map(str::trim) {
         None | Some("") => LogName::OfJob,
         Some(name) => LogName::Given(name.to_owned()),
-    })
-}
-
-pub fn write_bw_log(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.bw_log = log_name(value);
-    Ok(())
-}
-
-pub fn write_lat_log(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.lat_log = log_name(value);
-    Ok(())
-}
-
-pub fn write_iops_log(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.iops_log = log_name(value);
-    Ok(())
-}
-
-pub fn log_avg_msec(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    let milliseconds = values::number32(values::required(value)?, 0, u32::MAX)?;
-    draft.conduct.log.window =
-        Some(Duration::from_millis(milliseconds.into())).filter(|window| !window.is_zero());
-    Ok(())
+    }
 }
 
 /// A switch in fio 3.33, a word in later versions.
@@ -187,33 +165,6 @@ pub fn log_window_value(draft: &mut Draft, value: Option<&str>) -> Result<(), Pr
         Some("0" | "avg") => false,
         _ => return Err(Problem::new("a log holds one value a window", "write avg or max")),
     };
-    Ok(())
-}
-
-pub fn log_offset(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.log.offsets = values::switch(value)?;
-    Ok(())
-}
-
-pub fn log_prio(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.log.priorities = values::switch(value)?;
-    Ok(())
-}
-
-pub fn rate_min(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.rate_min = values::by_direction(values::required(value)?, values::bytes)?;
-    Ok(())
-}
-
-pub fn rate_iops_min(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    let read = |text: &str| values::number(text, 0, u64::from(u32::MAX));
-    draft.conduct.rate_iops_min = values::by_direction(values::required(value)?, read)?;
-    Ok(())
-}
-
-pub fn rate_cycle(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    let milliseconds = values::number32(values::required(value)?, 0, u32::MAX)?;
-    draft.conduct.rate_cycle = Duration::from_millis(milliseconds.into());
     Ok(())
 }
 
@@ -256,16 +207,6 @@ pub fn steadystate(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem
     Ok(())
 }
 
-pub fn steadystate_duration(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.steady_window = values::time(values::required(value)?)?;
-    Ok(())
-}
-
-pub fn steadystate_ramp_time(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.steady_ramp = values::time(values::required(value)?)?;
-    Ok(())
-}
-
 pub fn steadystate_check_interval(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let interval = values::time(values::required(value)?)?;
     if interval < Duration::from_secs(1) {
@@ -275,44 +216,11 @@ pub fn steadystate_check_interval(draft: &mut Draft, value: Option<&str>) -> Res
     Ok(())
 }
 
-pub fn flow(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.flow = values::number32(values::required(value)?, 0, 1000)?;
-    Ok(())
-}
-
-pub fn flow_id(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.flow_id = values::number32(values::required(value)?, 0, u32::MAX)?;
-    Ok(())
-}
-
-pub fn flow_sleep(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    let microseconds = values::number32(values::required(value)?, 0, u32::MAX)?;
-    draft.conduct.flow_sleep = Duration::from_micros(microseconds.into());
-    Ok(())
-}
-
-/// Microseconds where bare.
-pub fn latency_target(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.latency_target = values::short_time(values::required(value)?)?;
-    Ok(())
-}
-
-/// Microseconds where bare.
-pub fn latency_window(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.latency_window = values::short_time(values::required(value)?)?;
-    Ok(())
-}
-
 pub fn latency_percentile(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let text = values::required(value)?;
     let percent = text.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
     draft.conduct.latency_percentile =
         percent.ok_or_else(|| Problem::new("it is not a percentage above 0", "write for instance 99.9"))?;
-    Ok(())
-}
-
-pub fn latency_run(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.conduct.latency_run = values::boolean(value)?;
     Ok(())
 }
 

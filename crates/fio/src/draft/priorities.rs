@@ -3,7 +3,7 @@
 use measure::workload::IoEngine;
 use storage::usage::{IoClass, IoPriority};
 
-use super::{Draft, MAX_SPLITS};
+use super::MAX_SPLITS;
 use crate::error::{Fault, Problem};
 use crate::values::{self, ByDirection};
 use bench::run::priorities::{PriorityShare, RequestPriorities};
@@ -11,19 +11,19 @@ use bench::run::priorities::{PriorityShare, RequestPriorities};
 /// What a section says of priorities.
 #[derive(Debug, Clone, Default)]
 pub struct PrioritiesDraft {
-    class: Option<IoClass>,
-    level: u16,
-    hint: u16,
-    percentage: ByDirection<u8>,
-    of_class: ByDirection<IoClass>,
-    of_level: ByDirection<u16>,
-    of_hint: ByDirection<u16>,
-    of_sizes: ByDirection<Vec<SizeEntry>>,
+    pub class: Option<IoClass>,
+    pub level: u16,
+    pub hint: u16,
+    pub percentage: ByDirection<u8>,
+    pub of_class: ByDirection<IoClass>,
+    pub of_level: ByDirection<u16>,
+    pub of_hint: ByDirection<u16>,
+    pub of_sizes: ByDirection<Vec<SizeEntry>>,
 }
 
 /// `64k/25`, or `64k/25/1/4`, or `64k/25/1/4/2`.
 #[derive(Debug, Clone, PartialEq)]
-struct SizeEntry {
+pub struct SizeEntry {
     bytes: u64,
     percent: u8,
     priority: Option<IoPriority>,
@@ -81,7 +81,7 @@ impl PrioritiesDraft {
     }
 }
 
-fn class(text: &str) -> Result<IoClass, Problem> {
+pub fn class(text: &str) -> Result<IoClass, Problem> {
     Ok(match values::number(text, 0, 3)? {
         0 => IoClass::Unset,
         1 => IoClass::RealTime,
@@ -90,60 +90,16 @@ fn class(text: &str) -> Result<IoClass, Problem> {
     })
 }
 
-fn level(text: &str) -> Result<u16, Problem> {
+pub fn level(text: &str) -> Result<u16, Problem> {
     Ok(values::number(text, 0, 7)? as u16)
 }
 
-fn hint(text: &str) -> Result<u16, Problem> {
+pub fn hint(text: &str) -> Result<u16, Problem> {
     Ok(values::number(text, 0, 1023)? as u16)
 }
 
-fn percent(text: &str) -> Result<u8, Problem> {
-    Ok(values::number(text, 0, 100)? as u8)
-}
-
-pub fn prioclass(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.class = Some(class(values::required(value)?)?);
-    Ok(())
-}
-
-pub fn prio(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.level = level(values::required(value)?)?;
-    Ok(())
-}
-
-pub fn priohint(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.hint = hint(values::required(value)?)?;
-    Ok(())
-}
-
-pub fn cmdprio_percentage(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.percentage = values::by_direction(values::required(value)?, percent)?;
-    Ok(())
-}
-
-pub fn cmdprio_class(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.of_class = values::by_direction(values::required(value)?, class)?;
-    Ok(())
-}
-
-pub fn cmdprio(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.of_level = values::by_direction(values::required(value)?, level)?;
-    Ok(())
-}
-
-pub fn cmdprio_hint(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.of_hint = values::by_direction(values::required(value)?, hint)?;
-    Ok(())
-}
-
-pub fn cmdprio_bssplit(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.priorities.of_sizes = values::by_direction(values::required(value)?, entries)?;
-    Ok(())
-}
-
 /// The entries of one direction. Those of one size must not come to more than all of its requests.
-fn entries(text: &str) -> Result<Vec<SizeEntry>, Problem> {
+pub fn entries(text: &str) -> Result<Vec<SizeEntry>, Problem> {
     let entries = text.split(':').map(str::trim).filter(|entry| !entry.is_empty()).map(entry);
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
     let example = "write for instance 64k/25/1/4:64k/75/3/0";
@@ -178,5 +134,5 @@ fn entry(text: &str) -> Result<SizeEntry, Problem> {
         }
         None => None,
     };
-    Ok(SizeEntry { bytes: values::number(size, 1, 1 << 30)?, percent: percent(share)?, priority })
+    Ok(SizeEntry { bytes: values::block(size)?, percent: values::percent(share)?, priority })
 }

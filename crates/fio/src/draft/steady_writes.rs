@@ -24,11 +24,6 @@ impl Default for SteadyWritesDraft {
     }
 }
 
-pub fn sprandom(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.steady_writes.is_on = values::switch(value)?;
-    Ok(())
-}
-
 pub fn over_provisioning(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     let text = values::required(value)?;
     let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share < 1.0);

@@ -32,44 +32,8 @@ pub fn verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
-pub fn do_verify(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.do_verify = values::boolean(value)?;
-    Ok(())
-}
-
-pub fn verify_only(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.verify_only = values::switch(value)?;
-    Ok(())
-}
-
-pub fn verify_interval(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    // fio reads 0 as none.
-    let bytes = values::number(values::required(value)?, 0, 1 << 30)?;
-    draft.workload.verify_interval = Some(bytes).filter(|bytes| *bytes > 0);
-    Ok(())
-}
-
-pub fn verify_pattern(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.verify_pattern = Some(pattern(value)?);
-    Ok(())
-}
-
-pub fn buffer_pattern(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.buffer_pattern = Some(pattern(value)?);
-    Ok(())
-}
-
-fn pattern(value: Option<&str>) -> Result<DataPattern, Problem> {
+/// What blocks hold.
+pub fn pattern(value: Option<&str>) -> Result<DataPattern, Problem> {
     let read = values::required(value)?.parse::<DataPattern>();
     read.map_err(|why| Problem::new(why.to_string(), "write for instance 0xdeadface, \"abc\" or -12"))
-}
-
-pub fn verify_backlog(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.verify_backlog = values::number32(values::required(value)?, 0, u32::MAX)?;
-    Ok(())
-}
-
-pub fn verify_backlog_batch(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.verify_backlog_batch = values::number32(values::required(value)?, 0, u32::MAX)?;
-    Ok(())
 }

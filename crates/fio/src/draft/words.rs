@@ -1,10 +1,7 @@
-//! Options that are a word, a path or a text.
+//! Options that are a word, a path or a text, with what belongs to one.
 
 use measure::distribution::{sequence, zones};
-use measure::workload::{
-    CpusAllowedPolicy, DedupeMode, IoEngine, NumberList, Pages, RandomDistribution, RateProcess, Rw,
-    WriteSync, ZoneMode,
-};
+use measure::workload::{IoEngine, NumberList, Pages, RandomDistribution, Rw, ZoneMode};
 
 use storage::spec::DeviceSpec;
 
@@ -47,13 +44,6 @@ fn signed(text: &str) -> Result<i64, Problem> {
     let bytes = i64::try_from(values::bytes(digits)?);
     Ok(sign
         * bytes.map_err(|_| Problem::new(format!("'{text}' is out of range"), "write for instance 8k"))?)
-}
-
-/// fio's `sync`: a word, or 0 and 1, which mean none and O_SYNC.
-pub fn sync(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.sync = WriteSync::from_word(values::required(value)?)
-        .ok_or_else(|| Problem::new("it is not a kind of synchronous writes", "write none, dsync or sync"))?;
-    Ok(())
 }
 
 /// Engines that fio knows by names of its own.
@@ -142,6 +132,15 @@ pub fn random_distribution(draft: &mut Draft, value: Option<&str>) -> Result<(),
     Ok(())
 }
 
+/// The stride of a sequence, whichever of the two comes last.
+pub fn random_sequence_stride(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
+    draft.sequence_stride = values::boolean(value)?;
+    if let RandomDistribution::Sequence(sequence) = &mut draft.workload.random_distribution {
+        sequence.strided = draft.sequence_stride;
+    }
+    Ok(())
+}
+
 /// What zones are, if there are any.
 pub fn zonemode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.zonemode = match values::required(value)? {
@@ -154,12 +153,6 @@ pub fn zonemode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     Ok(())
 }
 
-pub fn dedupe_mode(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.dedupe_mode = DedupeMode::from_word(values::required(value)?)
-        .ok_or_else(|| Problem::new("it is no way to copy blocks", "write repeat or working_set"))?;
-    Ok(())
-}
-
 pub fn random_generator(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.lfsr = match values::required(value)? {
         "tausworthe" | "tausworthe64" => false,
@@ -169,31 +162,9 @@ pub fn random_generator(draft: &mut Draft, value: Option<&str>) -> Result<(), Pr
     Ok(())
 }
 
-pub fn rate_process(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.rate_process = RateProcess::from_word(values::required(value)?).ok_or_else(|| {
-        Problem::new("it is not a process", format!("write {}", RateProcess::WORDS.join(" or ")))
-    })?;
-    Ok(())
-}
-
-pub fn cpus_allowed(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.cpus_allowed = Some(numbers(value, "write for instance 0-3,8")?);
-    Ok(())
-}
-
-pub fn numa_cpu_nodes(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.numa_cpu_nodes = Some(numbers(value, "write for instance 0 or 0,1")?);
-    Ok(())
-}
-
-fn numbers(value: Option<&str>, hint: &str) -> Result<NumberList, Problem> {
+/// CPUs or NUMA nodes.
+pub fn numbers(value: Option<&str>, hint: &str) -> Result<NumberList, Problem> {
     values::required(value)?.parse::<NumberList>().map_err(|error| Problem::new(error.to_string(), hint))
-}
-
-pub fn cpus_allowed_policy(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.workload.cpus_allowed_policy = CpusAllowedPolicy::from_word(values::required(value)?)
-        .ok_or_else(|| Problem::new("it is not a policy", "write shared or split"))?;
-    Ok(())
 }
 
 pub fn iomem(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
@@ -207,12 +178,6 @@ pub fn iomem(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             ));
         }
     };
-    Ok(())
-}
-
-/// fio takes several files divided by colons; `\:` is a colon in a name.
-pub fn filename(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.filename = Some(paths(values::required(value)?)?);
     Ok(())
 }
 
@@ -239,7 +204,7 @@ pub fn directory(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> 
 }
 
 /// Splits at each colon that no backslash precedes.
-fn paths(text: &str) -> Result<Vec<String>, Problem> {
+pub fn paths(text: &str) -> Result<Vec<String>, Problem> {
     let mut paths = Vec::new();
     let mut path = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -290,11 +255,6 @@ pub fn uri(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     }
 }
 
-pub fn wait_for(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.wait_for = Some(values::required(value)?.to_owned());
-    Ok(())
-}
-
 pub fn exit_what(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
     draft.exit_what = match values::required(value)? {
         "group" => Ends::Group,
@@ -302,16 +262,6 @@ pub fn exit_what(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> 
         "all" => Ends::Everything,
         _ => return Err(Problem::new("it is not what a job can end", "write group, stonewall or all")),
     };
-    Ok(())
-}
-
-pub fn name(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.name = Some(values::required(value)?.to_owned());
-    Ok(())
-}
-
-pub fn description(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
-    draft.description = Some(values::required(value)?.to_owned());
     Ok(())
 }
 
