@@ -11,8 +11,8 @@ use super::draft::plain_workload;
 /// Beside `rw`, the options that always stand there, since programs that read fio-json look for them.
 const ALWAYS_WRITTEN: [&str; 5] = ["bs", "iodepth", "numjobs", "direct", "ioengine"];
 
-/// The options with which fio would be told to run `workload`, in fio's spelling and the order of [`OPTIONS`]. `rw` and
-/// [`ALWAYS_WRITTEN`] always stand there; others where they differ from fio's default.
+/// The options with which fio would be told to run `workload`, in fio's spelling and the order of [`OPTIONS`]. `rw`, `bs`,
+/// `iodepth`, `numjobs`, `direct` and `ioengine` always stand there; others where they differ from fio's default.
 ///
 /// What has no key in [`OPTIONS`] is left out, and so are pages other than reserved huge ones, and that jobs divide their region.
 #[must_use]
