@@ -70,7 +70,7 @@ pub(super) fn burn(draft: &Draft) -> Result<Option<Burn>, Fault> {
     Ok(Some(Burn { load, chunk, work }))
 }
 
-/// The workload of a section whose requests are acts. `written` has the key by which a setting of a key was given.
+/// The workload of a section whose requests are acts. `written` has the key that the section or the globals give an option by.
 pub(super) fn workload<'a>(
     act: Act,
     draft: &Draft,
@@ -87,6 +87,8 @@ pub(super) fn workload<'a>(
         let problem = Problem::new(format!("ioengine={} writes {what}", act.word()), "leave it out");
         return Err(("verify", problem));
     }
+    // What computes drops depth and the rest, and tells them with it.
+    let workload = if act == Act::Compute { workload } else { one_at_a_time(act, workload, notes) };
     notes.push(match act {
         Act::Compute => "ioengine=cpuio makes no requests: its CPU time is all there is to see".to_owned(),
         Act::Fault => "ioengine=page_fault copies to and from memory: no drive is read or written".to_owned(),
@@ -94,10 +96,10 @@ pub(super) fn workload<'a>(
     });
     match act {
         Act::Compute => computing(workload, files, written, notes),
-        Act::Nothing => with_size(act, one_at_a_time(act, workload, notes)),
-        Act::Fault => faulting(draft, with_size(act, one_at_a_time(act, workload, notes))?, files),
-        Act::Names(operation) => of_names(operation, draft, one_at_a_time(act, workload, notes), files),
-        Act::OnFile(range) => on_file(range, one_at_a_time(act, workload, notes), files.count),
+        Act::Nothing => with_size(act, workload),
+        Act::Fault => faulting(draft, with_size(act, workload)?, files),
+        Act::Names(operation) => of_names(operation, draft, workload, files),
+        Act::OnFile(range) => on_file(range, workload, files.count),
     }
 }
 

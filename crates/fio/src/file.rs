@@ -254,8 +254,8 @@ impl<'a> Effective<'a> {
         Self(effective)
     }
 
-    /// The setting to blame for a fault in `option`: the option itself, or one that shares its meaning.
-    fn blame(&self, option: &str) -> Option<&'a Setting> {
+    /// The setting that gives `option` its value: its own, or one that shares its meaning.
+    fn of_option(&self, option: &str) -> Option<&'a Setting> {
         let same: &[&str] = match option {
             "cpus_allowed" => &["cpus_allowed", "cpumask"],
             "direct" => &["direct", "buffered"],
@@ -316,7 +316,8 @@ fn jobs(
     count: &mut Count,
 ) -> Result<Vec<Job>, JobFileError> {
     if let Some(problem) = too_many(section, draft) {
-        let setting = settings.blame("nrfiles").or(settings.blame("numjobs")).expect("one of them was given");
+        let setting =
+            settings.of_option("nrfiles").or(settings.of_option("numjobs")).expect("one of them was given");
         return Err(refused(setting, problem));
     }
     let paths = paths(section, draft, draft.workload.numjobs);
@@ -334,7 +335,7 @@ fn jobs(
         };
         let workload = match act {
             Some(act) => {
-                let written = |key: &str| settings.blame(key).map(|setting| setting.key.as_str());
+                let written = |key: &str| settings.of_option(key).map(|setting| setting.key.as_str());
                 acts::workload(act, draft, workload, files, &written, &mut notes)?
             }
             None => resolve::over_files(workload, width)?,
@@ -342,7 +343,7 @@ fn jobs(
         Ok((act, resolve::conduct(draft, &workload)?, workload, notes))
     });
     let (act, conduct, workload, mut notes) =
-        resolved.map_err(|(option, problem)| match settings.blame(option) {
+        resolved.map_err(|(option, problem)| match settings.of_option(option) {
             Some(setting) => refused(setting, problem),
             None => JobFileError::Syntax {
                 at: section.at.clone(),

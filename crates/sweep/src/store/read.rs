@@ -383,14 +383,11 @@ impl Store {
     fn figures(&self, table: &'static str) -> Result<Vec<RunRow>, StoreError> {
         let sql = format!("SELECT id, {} FROM {table} ORDER BY position, id", schema::figures().join(", "));
         let raw = self.rows(&sql, |row| Ok((run_row(row)?, row.get::<_, String>("warnings")?)))?;
-        let rows: Result<Vec<RunRow>, StoreError> = raw
-            .into_iter()
-            .map(|(row, codes)| {
-                let warnings = if codes.is_empty() { Vec::new() } else { self.codes(&codes, table)? };
-                Ok(RunRow { warnings, ..row })
-            })
-            .collect();
-        let mut rows = rows?;
+        let with_warnings = |(row, codes): (RunRow, String)| {
+            let warnings = if codes.is_empty() { Vec::new() } else { self.codes(&codes, table)? };
+            Ok(RunRow { warnings, ..row })
+        };
+        let mut rows = raw.into_iter().map(with_warnings).collect::<Result<Vec<_>, StoreError>>()?;
         self.read_details(table, &mut rows)?;
         Ok(rows)
     }
