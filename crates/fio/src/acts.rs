@@ -10,6 +10,7 @@ use measure::workload::{Rw, WriteSync};
 
 use super::draft::{Draft, plain_workload};
 use super::error::{Fault, Problem};
+use super::values::ByDirection;
 use bench::acts::{Act, Operation, Range};
 use bench::run::burn::Burn;
 
@@ -95,7 +96,7 @@ pub(super) fn workload<'a>(
         _ => format!("ioengine={} moves no data: bytes are counted as fio counts them", act.word()),
     });
     match act {
-        Act::Compute => computing(workload, files, written, notes),
+        Act::Compute => computing(draft, workload, files, written, notes),
         Act::Nothing => with_size(act, workload),
         Act::Fault => faulting(draft, with_size(act, workload)?, files),
         Act::Names(operation) => of_names(operation, draft, workload, files),
@@ -171,9 +172,10 @@ fn faulting(draft: &Draft, workload: Workload, files: Files) -> Result<Workload,
     }
 }
 
-/// Options of requests have no effect without any. They are dropped, so that no record has them, with a note of the keys that were
-/// `written`; in globals they are of use to other sections, and so no error.
+/// Options of requests that were not refused before have no effect without any. They are dropped, so that no record has them, with a
+/// note of the keys that were `written`; in globals they are of use to other sections, and so no error.
 fn computing<'a>(
+    draft: &Draft,
     workload: Workload,
     files: Files,
     written: &dyn Fn(&str) -> Option<&'a str>,
@@ -184,6 +186,14 @@ fn computing<'a>(
     }
     let several = written("nrfiles").or_else(|| written("filename")).filter(|_| files.count > 1);
     let mut dropped: Vec<&str> = several.into_iter().collect();
+    let asked = |rates: &ByDirection<u64>| rates.iter().flatten().any(|rate| *rate > 0);
+    let beside = [
+        ("flow", draft.conduct.flow > 0),
+        ("rate_min", asked(&draft.conduct.rate_min)),
+        ("rate_iops_min", asked(&draft.conduct.rate_iops_min)),
+        ("fill_device", draft.fill_device),
+    ];
+    dropped.extend(beside.into_iter().filter(|(_, is_asked)| *is_asked).filter_map(|(key, _)| written(key)));
     let kept = Workload {
         name: workload.name.clone(),
         numjobs: workload.numjobs,

@@ -257,9 +257,9 @@ impl<'a> Effective<'a> {
     /// The setting that gives `option` its value: its own, or one that shares its meaning.
     fn of_option(&self, option: &str) -> Option<&'a Setting> {
         let same: &[&str] = match option {
-            "cpus_allowed" => &["cpus_allowed", "cpumask"],
-            "direct" => &["direct", "buffered"],
-            "rwmixread" => &["rwmixread", "rwmixwrite"],
+            "cpus_allowed" => return self.later(["cpus_allowed", "cpumask"]),
+            "direct" => return self.later(["direct", "buffered"]),
+            "rwmixread" => return self.later(["rwmixread", "rwmixwrite"]),
             "bs" => &["bs", "bsrange", "bssplit"],
             "bssplit" => &["bssplit", "bsrange", "bs"],
             "size" => &["size", "filesize"],
@@ -271,6 +271,11 @@ impl<'a> Effective<'a> {
             _ => return self.find(option),
         };
         same.iter().find_map(|name| self.find(name))
+    }
+
+    /// Of two that say the same, the one that counts.
+    fn later(&self, names: [&str; 2]) -> Option<&'a Setting> {
+        self.0.iter().rev().find(|(known, _)| names.contains(known)).map(|(_, setting)| *setting)
     }
 
     fn find(&self, name: &str) -> Option<&'a Setting> {
@@ -329,7 +334,7 @@ fn jobs(
     let files = acts::Files { count: width, are_shared: matches!(paths, Paths::Shared(_)) };
     let resolved = acts::act(draft).and_then(|act| {
         let (workload, mut notes) = resolve::workload(draft, count.threads, whole, zone)?;
-        let workload = match draft.fill_device {
+        let workload = match draft.fill_device && act != Some(Act::Compute) {
             true => fill::filling(workload, paths.first(), draft.uri.is_some(), &mut notes)?,
             false => workload,
         };

@@ -64,6 +64,10 @@ pub(super) fn conduct(draft: &Draft, workload: &Workload) -> Result<Conduct, Fau
         draft.fdp.then(|| Placement { places: places(), random: draft.places_are_drawn });
     conduct.ring.protection = draft.protection.resolve(draft, workload)?;
     conduct.burn = acts::burn(draft)?;
+    if conduct.burn.is_some() {
+        // What makes no requests reaches no least rate, and would hold the others of a flow back for ever.
+        (conduct.flow, conduct.floor) = (None, None);
+    }
     conduct.priority = draft.priorities.of_threads()?;
     conduct.request_priorities = draft.priorities.of_requests(workload.ioengine)?;
     if let Some(log) = &mut conduct.log {

@@ -66,6 +66,11 @@ fn each_engine_without_data_is_what_its_requests_do() {
         ..job("ioengine=cpuio\ncpuload=50\nruntime=3").workload
     };
     assert_eq!(cpu.workload, kept);
+    let cpu = job(
+        "ioengine=cpuio\ncpuload=50\nruntime=1\ndirect=0\nbuffered=0\nflow=1\nrate_min=1m\nrate_iops_min=0\nfill_fs=1",
+    );
+    assert!(cpu.notes[1].ends_with(": flow, rate_min, fill_fs, buffered"), "{:?}", cpu.notes);
+    assert_eq!((cpu.conduct.flow, cpu.conduct.floor), (None, None), "others of the flow would wait for ever");
     let cpu = job("ioengine=cpuio\ncpuload=50\nruntime=1\nfilename=a:b");
     assert!(cpu.notes[1].ends_with(": filename"), "{:?}", cpu.notes);
     let rests = job("ioengine=cpuio\ncpuload=50\nruntime=1\nthinktime=10ms\nthinktime_spin=1ms").workload;
