@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use storage::device;
-use storage::sysfs::{BlockDevice, Sysfs};
+use storage::sysfs::Sysfs;
 
 use crate::error::LayoutError;
 
@@ -68,12 +68,12 @@ impl DriveId {
 
     /// The drive of a kernel name.
     fn named(system: &Sysfs, name: &str) -> Option<Self> {
-        let device = system.block_node(name)?;
+        let device = system.block_identity(name)?;
         let whole = device.disk.clone().unwrap_or_else(|| device.name.clone());
         let boot = system.text("/proc/sys/kernel/random/boot_id");
         let sequence = sequence(system, &whole);
         Some(Self {
-            serial: serial(system, &device),
+            serial: device.serial,
             size_bytes: device.size_bytes,
             wwid: system.worldwide_name(&whole),
             start_bytes: device.partition_start_bytes,
@@ -130,12 +130,6 @@ impl DriveId {
             None => format!("{} is not there, or is another drive now", node(&self.name).display()),
         }
     }
-}
-
-/// The serial number of a drive, or that of the disk of a partition.
-fn serial(system: &Sysfs, device: &BlockDevice) -> Option<String> {
-    let of_disk = || device.disk.as_ref().and_then(|disk| system.block_node(disk)?.serial);
-    device.serial.clone().or_else(of_disk)
 }
 
 /// The kernel's count of a disk; None before Linux 5.15.

@@ -140,42 +140,56 @@ impl Sysfs {
         Some(device)
     }
 
-    /// The same without the facts about the drive and its queue: number, size, serial number, and what it is made of
-    /// and makes. Who looks for users before every run needs no more, and each fact is a file to open.
+    /// The same without the facts about the drive and its queue: identity, and what it is made of and makes. Who looks
+    /// for users before every run needs no more, and each fact is a file to open.
     #[must_use]
     pub fn block_node(&self, name: &str) -> Option<BlockDevice> {
+        let (device, directory, whole) = self.identified(name)?;
+        let transport = transport(&file_name(&whole)?, &whole);
+        Some(BlockDevice {
+            partitions: partitions(&directory, device.partition),
+            slaves: entries(&directory.join("slaves")),
+            holders: entries(&directory.join("holders")),
+            read_only: read_flag(&directory.join("ro")).unwrap_or(false),
+            raid: raid(&whole.join("md")),
+            mapper: read_text(&whole.join("dm/name"))
+                .map(|name| MapperFacts { name, uuid: read_text(&whole.join("dm/uuid")) }),
+            is_virtual: is_virtual(&transport, &whole),
+            transport,
+            ..device
+        })
+    }
+
+    /// Its identity alone: names of it and its disk, numbers, place and size, serial number, and the file behind a loop
+    /// device. Who asks before and after every step whether a drive is still the same needs no more.
+    #[must_use]
+    pub fn block_identity(&self, name: &str) -> Option<BlockDevice> {
+        self.identified(name).map(|(device, _, _)| device)
+    }
+
+    /// The identity of a device; its directory, and that of its disk.
+    fn identified(&self, name: &str) -> Option<(BlockDevice, PathBuf, PathBuf)> {
         let directory = self.directory(name)?;
-        let name = file_name(&directory)?;
-        let number = read_text(&directory.join("dev"))?.parse().ok()?;
         let partition = read_number(&directory.join("partition"));
         let whole = match partition {
             Some(_) => directory.parent()?.to_owned(),
             None => directory.clone(),
         };
-        let disk_name = file_name(&whole)?;
-        let transport = transport(&disk_name, &whole);
+        let disk = file_name(&whole)?;
         let sectors = |file: &str| read_number::<u64>(&directory.join(file)).map(|n| n.saturating_mul(512));
-        Some(BlockDevice {
-            number,
+        let device = BlockDevice {
+            name: file_name(&directory)?,
+            number: read_text(&directory.join("dev"))?.parse().ok()?,
             size_bytes: sectors("size").unwrap_or(0),
             partition_start_bytes: partition.and_then(|_| sectors("start")),
-            disk: partition.map(|_| disk_name),
-            partitions: partitions(&directory, partition),
-            slaves: entries(&directory.join("slaves")),
-            holders: entries(&directory.join("holders")),
-            read_only: read_flag(&directory.join("ro")).unwrap_or(false),
+            disk: partition.map(|_| disk),
             serial: serial(&whole),
             loop_device: read_text(&whole.join("loop/backing_file"))
                 .map(|backing_file| LoopFacts { backing_file, direct: read_flag(&whole.join("loop/dio")) }),
-            raid: raid(&whole.join("md")),
-            mapper: read_text(&whole.join("dm/name"))
-                .map(|name| MapperFacts { name, uuid: read_text(&whole.join("dm/uuid")) }),
-            is_virtual: is_virtual(&transport, &whole),
-            name,
             partition,
-            transport,
             ..BlockDevice::default()
-        })
+        };
+        Some((device, directory, whole))
     }
 
     /// The worldwide name of a disk, where it has one.
