@@ -165,7 +165,7 @@ impl Query {
     pub fn statement(self, dataset: &Dataset, key: u64, dialect: Dialect, sky: SkyIndex) -> Statement {
         let key = key % self.keys(dataset);
         match dataset {
-            Dataset::Ptf(ptf) => of_ptf(self, ptf, key, &Words { dialect, sky }),
+            Dataset::Ptf(ptf) => of_ptf(self, ptf, key, &ConeSql { dialect, sky }),
             Dataset::Bionet(bionet) => of_bionet(self, bionet, key),
         }
     }
@@ -178,12 +178,12 @@ fn spread(key: u64, n: u64) -> u64 {
 }
 
 /// How cones are written.
-struct Words {
+struct ConeSql {
     dialect: Dialect,
     sky: SkyIndex,
 }
 
-impl Words {
+impl ConeSql {
     /// The candidates within a radius of `$1`, `$2`: tables, condition and parameters. `$3` is the radius, as a haversine or as degrees for
     /// Q3C; ranges follow.
     fn cone(&self, ra: f64, dec: f64, radius: f64, most: usize) -> (String, String, Vec<Value>) {
@@ -236,7 +236,7 @@ impl Words {
     }
 }
 
-fn of_ptf(query: Query, ptf: &Ptf, key: u64, words: &Words) -> Statement {
+fn of_ptf(query: Query, ptf: &Ptf, key: u64, words: &ConeSql) -> Statement {
     let object = ptf.object(spread(key, ptf.objects()));
     let (at_names, of_names) = words.at_names();
     let cut = ptf::REALBOGUS_MIN;

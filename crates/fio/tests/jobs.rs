@@ -276,6 +276,11 @@ fn an_unknown_key_is_named_with_its_line_even_where_no_job_uses_it() {
 fn an_option_of_a_foreign_engine_is_explained_by_the_engine() {
     let error = refusal("http_verbose=1\nioengine=http");
     assert!(error.starts_with("test.fio:4: ioengine=http: flashwright has no such engine"), "{error}");
+    let error = parse("[a]\nioengine=http").unwrap_err();
+    let hint = error.hint();
+    for word in ["psync", "null", "cpuio", "page_fault", "ftruncate", "dirstat"] {
+        assert!(hint.contains(word), "{word}: {hint}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Memory of one owner as plain words, for measuring memory itself.
 //!
-//! A [`Words`] is a [`Mapping`](crate::pages) that nobody else knows of, so that it can be lent as ordinary
+//! A [`WordBuffer`] is a [`Mapping`](crate::pages) that nobody else knows of, so that it can be lent as ordinary
 //! slices; whoever measures with it needs no `unsafe`. It is present throughout, in the largest pages that the
 //! machine gives, and on the NUMA node that was asked for.
 //!
@@ -25,12 +25,12 @@ const MAX_NODES: usize = 1024;
 
 /// Owned memory as words of eight bytes, zero at first.
 #[derive(Debug)]
-pub struct Words {
+pub struct WordBuffer {
     mapping: Mapping,
     count: usize,
 }
 
-impl Words {
+impl WordBuffer {
     /// `bytes`, rounded down to whole words and at least one, of present memory on the node of the CPU that the
     /// calling thread runs on.
     ///
@@ -73,7 +73,7 @@ impl Words {
     }
 }
 
-impl Deref for Words {
+impl Deref for WordBuffer {
     type Target = [u64];
 
     fn deref(&self) -> &[u64] {
@@ -83,7 +83,7 @@ impl Deref for Words {
     }
 }
 
-impl DerefMut for Words {
+impl DerefMut for WordBuffer {
     fn deref_mut(&mut self) -> &mut [u64] {
         // SAFETY: as above, and `self` is borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr().cast(), self.count) }
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn words_are_zero_at_first_and_keep_what_is_written() {
         for bytes in [1, 8, 4096, (2 << 20) + 8] {
-            let mut words = Words::new(bytes).expect("maps");
+            let mut words = WordBuffer::new(bytes).expect("maps");
             assert_eq!(words.len(), (bytes / 8).max(1));
             assert_eq!(sum(&words), 0);
             fill(&mut words, 3);
@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn memory_is_taken_from_a_node_that_is_there_and_from_no_other() {
-        match Words::on_node(0, 1 << 20) {
+        match WordBuffer::on_node(0, 1 << 20) {
             Ok(words) => assert_eq!(words.len(), 1 << 17),
             Err(error) => eprintln!("SKIP memory of node 0: {error}"),
         }
         for missing in [MAX_NODES as u32 - 1, MAX_NODES as u32, u32::MAX] {
-            assert!(Words::on_node(missing, 4096).is_err(), "{missing}");
+            assert!(WordBuffer::on_node(missing, 4096).is_err(), "{missing}");
         }
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn more_than_there_is_is_an_error() {
         for bytes in [usize::MAX, 1 << 50] {
             assert_eq!(
-                Words::new(bytes).expect_err("no machine has this").kind(),
+                WordBuffer::new(bytes).expect_err("no machine has this").kind(),
                 io::ErrorKind::OutOfMemory
             );
         }

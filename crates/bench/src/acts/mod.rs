@@ -53,17 +53,17 @@ pub enum Act {
 }
 
 impl Act {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let others = [Self::Nothing, Self::Compute, Self::Fault];
+        let ranges = [Range::Allocate, Range::Truncate].map(Self::OnFile);
+        others.into_iter().chain(ranges).chain(Operation::ALL.map(Self::Names))
+    }
+
     /// The act of one of fio's engines; None for one that moves data.
     #[must_use]
     pub fn of_engine(word: &str) -> Option<Self> {
-        match word {
-            "null" => Some(Self::Nothing),
-            "cpuio" => Some(Self::Compute),
-            Faults::WORD => Some(Self::Fault),
-            "falloc" => Some(Self::OnFile(Range::Allocate)),
-            "ftruncate" => Some(Self::OnFile(Range::Truncate)),
-            _ => Operation::ALL.into_iter().find(|operation| operation.word() == word).map(Self::Names),
-        }
+        Self::all().find(|act| act.word() == word)
     }
 
     /// fio's name of the engine.

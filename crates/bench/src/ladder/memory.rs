@@ -13,7 +13,7 @@ use measure::ladder::{CurvePoint, FourFigures, Kind, Level, Requests};
 use measure::stats::{DEFAULT_LEVEL, Estimate, median_estimate};
 use storage::pages::PageKind;
 use storage::sysfs::Cache;
-use storage::words::Words;
+use storage::words::WordBuffer;
 
 use super::figures::{Four, LINE, four};
 use super::{chase, tell::Teller};
@@ -120,8 +120,8 @@ impl Samples {
 pub(super) fn measure(setup: &Setup, stop: &AtomicBool, teller: &Teller<'_>) -> io::Result<Measured> {
     let length = usize::try_from(setup.largest).unwrap_or(usize::MAX);
     let mut words = match setup.node {
-        Some(node) => Words::on_node(node, length)?,
-        None => Words::new(length)?,
+        Some(node) => WordBuffer::on_node(node, length)?,
+        None => WordBuffer::new(length)?,
     };
     let stride = line_bytes(&setup.caches) / 8;
     let sets = sets(setup.largest, &setup.caches, stride * 8);
@@ -293,7 +293,7 @@ fn far(
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    let mut words = Words::on_node(node, usize::try_from(setup.largest).unwrap_or(usize::MAX))?;
+    let mut words = WordBuffer::on_node(node, usize::try_from(setup.largest).unwrap_or(usize::MAX))?;
     let (mut samples, mut taken) = (Samples::default(), Vec::new());
     for round in 0..setup.rounds {
         if stop.load(Ordering::Relaxed) {

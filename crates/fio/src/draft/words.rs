@@ -69,7 +69,11 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             let engines = [own.as_slice(), &ENGINES_OF_FIO].concat();
             let known = engines.iter().find(|(name, _)| *name == word);
             let hint = || {
-                format!("write one of {} (sync, pvsync and pvsync2 run as psync)", IoEngine::WORDS.join(", "))
+                let moving = IoEngine::WORDS.join(", ");
+                let others = Act::all().map(Act::word).collect::<Vec<_>>().join(", ");
+                format!(
+                    "write one of {moving} (sync, pvsync and pvsync2 run as psync), or of those that move no data: {others}"
+                )
             };
             known.ok_or_else(|| Problem::new("flashwright has no such engine", hint()))?.1
         }

@@ -7,7 +7,7 @@ use measure::Histogram;
 use measure::histogram::Bucket;
 use serde::Serialize;
 
-use super::words::Words;
+use super::common::OrderedMap;
 
 /// fio's last bucket (`FIO_IO_U_PLAT_NR` = 29 · 64): where it begins, and its name.
 const LAST_FROM_NS: u64 = (1 << 33) + (63 << 27);
@@ -29,10 +29,10 @@ pub struct Latency {
     pub count: u64,
     /// Percentile to nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub percentile: Option<Words<u64>>,
+    pub percentile: Option<OrderedMap<u64>>,
     /// Nanoseconds to count; json+ only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bins: Option<Words<u64>>,
+    pub bins: Option<OrderedMap<u64>>,
 }
 
 /// Moments only.
@@ -55,12 +55,12 @@ pub(super) fn full(histogram: &Histogram, percentiles: &[f64], plus: bool) -> La
         return moments(histogram);
     }
     let bins = bins(histogram);
-    let percentile = Words(
+    let percentile = OrderedMap(
         percentiles.iter().map(|p| (format!("{p:.6}"), percentile(&bins, *p, histogram.count()))).collect(),
     );
     Latency {
         percentile: Some(percentile),
-        bins: plus.then(|| Words(bins.into_iter().map(|(ns, n)| (ns.to_string(), n)).collect())),
+        bins: plus.then(|| OrderedMap(bins.into_iter().map(|(ns, n)| (ns.to_string(), n)).collect())),
         ..moments(histogram)
     }
 }
@@ -104,7 +104,7 @@ const COARSE: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 
 /// `latency_ns`, `latency_us`, `latency_ms`: percent of all requests between the one key and the next.
 /// A bucket that straddles an end counts where its middle lies, at most 1/128 away.
-pub(super) fn coarse(histogram: &Histogram) -> [Words<f64>; 3] {
+pub(super) fn coarse(histogram: &Histogram) -> [OrderedMap<f64>; 3] {
     let mut ns = [0u64; 10];
     let mut us = [0u64; 10];
     let mut ms = [0u64; 12];
@@ -124,7 +124,7 @@ pub(super) fn coarse(histogram: &Histogram) -> [Words<f64>; 3] {
     let total = histogram.count();
     let ends = || COARSE.iter().map(u64::to_string);
     let words = |names: Vec<String>, counts: &[u64]| {
-        Words(names.into_iter().zip(counts.iter().map(|n| percent(*n, total))).collect())
+        OrderedMap(names.into_iter().zip(counts.iter().map(|n| percent(*n, total))).collect())
     };
     let beyond = ["2000".to_owned(), ">=2000".to_owned()];
     [words(ends().collect(), &ns), words(ends().collect(), &us), words(ends().chain(beyond).collect(), &ms)]

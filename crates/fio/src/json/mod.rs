@@ -15,13 +15,13 @@
 //! record's, so that this output and `--json` agree. Times are UTC.
 
 mod clock;
+mod common;
 mod drives;
 mod groups;
 mod latency;
 mod parts;
 mod samples;
 mod steady;
-mod words;
 
 use measure::RunRecord;
 use serde::Serialize;
@@ -30,11 +30,11 @@ use super::draft::Reporting;
 use bench::run::conduct::ByPriority;
 use bench::run::search::LatencyGoal;
 use bench::run::steady::Steadiness;
+pub use common::OrderedMap;
 pub use drives::DiskUtil;
 pub use latency::Latency;
 pub use parts::{Direction, JobReport, OfPriority, Sync};
 pub use steady::SteadyState;
-pub use words::Words;
 
 /// The version string: the layout's version first, for programs that look for one.
 pub const VERSION: &str = concat!("fio-3.33-flashwright-", env!("CARGO_PKG_VERSION"));
@@ -149,8 +149,8 @@ pub struct Document {
     /// Likewise as ctime(3) prints it, in UTC.
     pub time: String,
     /// Absent where there are none, as in fio.
-    #[serde(rename = "global options", skip_serializing_if = "Words::is_empty")]
-    pub global_options: Words<String>,
+    #[serde(rename = "global options", skip_serializing_if = "OrderedMap::is_empty")]
+    pub global_options: OrderedMap<String>,
     /// One for each job, or for each reporting group that wants one.
     pub jobs: Vec<JobReport>,
     /// One for each block device below the targets.
@@ -178,7 +178,7 @@ pub fn document(results: &[JobResult<'_>], info: &GlobalInfo) -> Document {
         timestamp: timestamp_ms / 1000,
         timestamp_ms,
         time: clock::ctime(timestamp_ms / 1000),
-        global_options: Words(info.options.clone()),
+        global_options: OrderedMap(info.options.clone()),
         jobs: reported.iter().map(|result| parts::job(result, info, &totals)).collect(),
         disk_util: drives::disk_util(results.iter().map(|result| result.record)),
     }

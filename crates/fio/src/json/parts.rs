@@ -5,9 +5,9 @@ use measure::workload::{IoEngine, LatencyClock};
 use measure::{Histogram, RunRecord};
 use storage::device::DeviceKind;
 
+use super::common::{OrderedMap, Way};
 use super::latency::{self, Latency};
 use super::steady::SteadyState;
-use super::words::{Way, Words};
 use super::{GlobalInfo, JobResult, samples};
 
 /// `read`, `write` or `trim` of a job.
@@ -101,7 +101,7 @@ pub struct JobReport {
     pub elapsed: u64,
     /// As written.
     #[serde(rename = "job options")]
-    pub job_options: Words<String>,
+    pub job_options: OrderedMap<String>,
     /// Reads.
     pub read: Direction,
     /// Writes.
@@ -123,17 +123,17 @@ pub struct JobReport {
     /// Not counted: 0.
     pub minf: u64,
     /// Percent of requests by depth.
-    pub iodepth_level: Words<f64>,
+    pub iodepth_level: OrderedMap<f64>,
     /// Percent of submissions by size.
-    pub iodepth_submit: Words<f64>,
+    pub iodepth_submit: OrderedMap<f64>,
     /// Percent of reapings by size.
-    pub iodepth_complete: Words<f64>,
+    pub iodepth_complete: OrderedMap<f64>,
     /// Percent of requests by latency, below a microsecond.
-    pub latency_ns: Words<f64>,
+    pub latency_ns: OrderedMap<f64>,
     /// Below a millisecond.
-    pub latency_us: Words<f64>,
+    pub latency_us: OrderedMap<f64>,
     /// The rest.
-    pub latency_ms: Words<f64>,
+    pub latency_ms: OrderedMap<f64>,
     /// The depth; where it was searched, the one that was found.
     pub latency_depth: u32,
     /// Nanoseconds; 0 where there is none.
@@ -265,7 +265,7 @@ pub(super) fn job(result: &JobResult<'_>, info: &GlobalInfo, groups: &[(u32, [f6
         error: first_error.unwrap_or(0),
         eta: 0,
         elapsed: ended_ns.saturating_sub(info.started_unix_ns).div_ceil(1_000_000_000),
-        job_options: Words(result.options.clone()),
+        job_options: OrderedMap(result.options.clone()),
         read: way(Way::Read, 0),
         write: way(Way::Write, 1),
         trim: way(Way::Trim, 2),
@@ -315,7 +315,7 @@ fn threads(record: &RunRecord) -> (u64, u64, u64) {
 /// so every request met the depth asked for. How many requests one call submitted or reaped is not
 /// recorded; it is known where it cannot have been more than four, which is fio's smallest class. What
 /// is not known is left at 0 in all classes.
-fn depths(record: &RunRecord, is_searched: bool) -> [Words<f64>; 3] {
+fn depths(record: &RunRecord, is_searched: bool) -> [OrderedMap<f64>; 3] {
     let workload = &record.workload;
     let any = record.ios() > 0;
     // Operations, and loads and stores, are done when they have been handed over, and only then are others.
@@ -337,7 +337,7 @@ fn depths(record: &RunRecord, is_searched: bool) -> [Words<f64>; 3] {
     let complete = (any && (depth <= 4 || is_synchronous)).then_some(1);
     let classes = |names: [&str; 7], class: Option<usize>| {
         let percent = |index| if class == Some(index) { 100.0 } else { 0.0 };
-        Words(names.iter().enumerate().map(|(i, name)| ((*name).to_owned(), percent(i))).collect())
+        OrderedMap(names.iter().enumerate().map(|(i, name)| ((*name).to_owned(), percent(i))).collect())
     };
     let sizes = ["0", "4", "8", "16", "32", "64", ">=64"];
     [

@@ -7,7 +7,7 @@
 use measure::RunRecord;
 use measure::workload::Rw;
 
-use super::words::Way;
+use super::common::Way;
 
 /// fio's default averaging time.
 const WINDOW_NS: u64 = 500_000_000;

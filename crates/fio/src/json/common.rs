@@ -6,15 +6,15 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// A map that keeps its order: fio's readers meet percentiles and bins ascending.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Words<V>(pub Vec<(String, V)>);
+pub struct OrderedMap<V>(pub Vec<(String, V)>);
 
-impl<V> Words<V> {
+impl<V> OrderedMap<V> {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl<V: Serialize> Serialize for Words<V> {
+impl<V: Serialize> Serialize for OrderedMap<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for (key, value) in &self.0 {
