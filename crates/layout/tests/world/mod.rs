@@ -249,12 +249,14 @@ impl World {
         for empty in ["holders", "slaves"] {
             fs::create_dir_all(self.at(directory).join(empty)).expect("a directory");
         }
-        for link in [
-            format!("sys/block/{name}"),
-            format!("sys/class/block/{name}"),
-            format!("sys/dev/block/{number}"),
+        // As the kernel makes them: relative, and through no other links.
+        let from_sys = directory.strip_prefix("sys/").expect("below sys");
+        for (link, up) in [
+            (format!("sys/block/{name}"), ".."),
+            (format!("sys/class/block/{name}"), "../.."),
+            (format!("sys/dev/block/{number}"), "../.."),
         ] {
-            symlink(self.at(directory), self.at(link)).expect("a link");
+            symlink(Path::new(up).join(from_sys), self.at(link)).expect("a link");
         }
     }
 
