@@ -132,12 +132,11 @@ impl Finder {
     /// Semaphores that became whole; waits `most` for the first of them.
     pub fn next(&mut self, most: Duration) -> Result<Vec<Found>, StageError> {
         let mut found = Vec::new();
-        self.tidy(&mut found)?;
+        self.look(&mut found)?;
         if found.is_empty() {
             self.sleep(most);
+            self.look(&mut found)?;
         }
-        self.events(&mut found)?;
-        self.tidy(&mut found)?;
         Ok(found)
     }
 
@@ -147,8 +146,11 @@ impl Finder {
         self.scanned.is_some() && self.settling.is_empty() && self.open.is_empty()
     }
 
-    /// Scans where it is time, and hands out what has settled.
-    fn tidy(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
+    /// Scans where it is time, takes the events that are there, and hands out what has settled.
+    ///
+    /// In this order: the event of a semaphore that the scan has seen being written is older than the scan, and is heard before
+    /// the semaphore can be handed out.
+    fn look(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
         if self.scanned.is_none_or(|at| at.elapsed() >= self.timing.rescan) {
             self.scan()?;
         }
@@ -158,19 +160,16 @@ impl Finder {
             .filter(|(_, (_, since))| since.elapsed() >= self.timing.settle)
             .map(|(path, _)| path.clone())
             .collect();
+        self.events(found)?;
         for path in due {
-            let seen = self.settling.get(&path).map(|(identity, _)| *identity);
+            // Handed out by its event, or being written.
+            let Some((seen, _)) = self.settling.remove(&path) else { continue };
             match self.identify(&path) {
-                Some(identity) if Some(identity) == seen => {
-                    self.settling.remove(&path);
-                    self.give(path, identity, found);
-                }
+                Some(identity) if identity == seen => self.give(path, identity, found),
                 Some(identity) => {
                     self.settling.insert(path, (identity, Instant::now()));
                 }
-                None => {
-                    self.settling.remove(&path);
-                }
+                None => {}
             }
         }
         Ok(())
@@ -277,6 +276,7 @@ impl Finder {
             let written =
                 mask.contains(ReadFlags::MODIFY) || self.identify(&path).is_some_and(|at| at.size == 0);
             if written {
+                self.settling.remove(&path);
                 self.open.insert(path);
             }
         }

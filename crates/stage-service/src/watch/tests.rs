@@ -80,6 +80,21 @@ fn one_that_is_still_being_written_waits_for_its_end() {
 }
 
 #[test]
+fn one_that_a_scan_sees_before_its_event_is_heard_waits_for_its_end_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each call scans first, and what a scan has found would be whole at once.
+    let mut finder = finder(folder.path(), "*.done", Duration::ZERO, Duration::ZERO);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    let mut file = fs::File::create(folder.path().join("a.done")).unwrap();
+    file.write_all(b"half").unwrap();
+    for _ in 0..20 {
+        assert_eq!(finder.next(Duration::ZERO).unwrap(), [], "it is open for writing");
+    }
+    drop(file);
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
+#[test]
 fn nothing_is_lost_when_the_queue_of_events_overflows() {
     let folder = tempfile::tempdir().unwrap();
     let longest: usize =
