@@ -276,10 +276,16 @@ fn an_unknown_key_is_named_with_its_line_even_where_no_job_uses_it() {
 fn an_option_of_a_foreign_engine_is_explained_by_the_engine() {
     let error = refusal("http_verbose=1\nioengine=http");
     assert!(error.starts_with("test.fio:4: ioengine=http: flashwright has no such engine"), "{error}");
+}
+
+#[test]
+fn the_hint_of_an_unknown_engine_names_every_engine() {
     let error = parse("[a]\nioengine=http").unwrap_err();
     let hint = error.hint();
-    for word in ["psync", "null", "cpuio", "page_fault", "ftruncate", "dirstat"] {
-        assert!(hint.contains(word), "{word}: {hint}");
+    let named: Vec<_> = hint.split([' ', ',', ':', '(', ')']).collect();
+    let of_fio = ["sync", "null", "cpuio", "page_fault", "falloc", "ftruncate", "filestat", "dirdelete"];
+    for word in measure::workload::IoEngine::WORDS.iter().chain(&of_fio) {
+        assert!(named.contains(word), "{word}: {hint}");
     }
 }
 

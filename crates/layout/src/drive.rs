@@ -20,7 +20,7 @@ use crate::error::LayoutError;
 pub struct DriveId {
     /// Its kernel name when it was seen: `nvme0n1`.
     pub name: String,
-    /// Its serial number, where it has one.
+    /// Its serial number, where it has one; a partition's is its disk's.
     pub serial: Option<String>,
     /// Bytes.
     pub size_bytes: u64,
@@ -77,7 +77,7 @@ impl DriveId {
             size_bytes: device.size_bytes,
             wwid: system.worldwide_name(&whole),
             start_bytes: device.partition_start_bytes,
-            backing: device.loop_device.as_ref().and_then(|_| backing(system, &whole)),
+            backing: backing(system, &whole),
             disk: boot.zip(sequence).map(|(boot, number)| DiskSequence { boot, number }),
             name: device.name,
         })
@@ -137,7 +137,9 @@ pub(crate) fn sequence(system: &Sysfs, disk: &str) -> Option<u64> {
     system.text(format!("/sys/class/block/{disk}/diskseq"))?.parse().ok()
 }
 
+/// What is behind a loop device, which no other disk has a `loop` for.
 fn backing(system: &Sysfs, name: &str) -> Option<BackingFile> {
+    system.text(format!("/sys/class/block/{name}/loop/backing_file"))?;
     let file = File::open(system.at_root(node(name))).ok()?;
     let found = device::loop_backing(file.as_fd()).ok()?;
     Some(BackingFile { device: found.device, inode: found.inode, offset_bytes: found.offset_bytes })

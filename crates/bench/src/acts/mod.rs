@@ -53,11 +53,11 @@ pub enum Act {
 }
 
 impl Act {
-    /// All of them.
+    /// All that have an engine of their own.
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [Self::Nothing, Self::Compute, Self::Fault];
-        let ranges = [Range::Allocate, Range::Truncate].map(Self::OnFile);
-        others.into_iter().chain(ranges).chain(Operation::ALL.map(Self::Names))
+        let others = others.into_iter().chain(Range::ALL.map(Self::OnFile));
+        others.chain(Operation::ALL.map(Self::Names))
     }
 
     /// The act of one of fio's engines; None for one that moves data.

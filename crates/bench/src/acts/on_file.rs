@@ -22,6 +22,9 @@ pub enum Range {
 }
 
 impl Range {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Allocate, Self::Truncate];
+
     /// fio's name of the engine.
     #[must_use]
     pub fn word(self) -> &'static str {

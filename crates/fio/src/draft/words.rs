@@ -72,7 +72,7 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
                 let moving = IoEngine::WORDS.join(", ");
                 let others = Act::all().map(Act::word).collect::<Vec<_>>().join(", ");
                 format!(
-                    "write one of {moving} (sync, pvsync and pvsync2 run as psync), or of those that move no data: {others}"
+                    "write one of {moving} (sync, pvsync and pvsync2 run as psync), or of those that move no data to a drive: {others}"
                 )
             };
             known.ok_or_else(|| Problem::new("flashwright has no such engine", hint()))?.1

@@ -123,11 +123,15 @@ pub(super) fn coarse(histogram: &Histogram) -> [OrderedMap<f64>; 3] {
     }
     let total = histogram.count();
     let ends = || COARSE.iter().map(u64::to_string);
-    let words = |names: Vec<String>, counts: &[u64]| {
+    let shares = |names: Vec<String>, counts: &[u64]| {
         OrderedMap(names.into_iter().zip(counts.iter().map(|n| percent(*n, total))).collect())
     };
     let beyond = ["2000".to_owned(), ">=2000".to_owned()];
-    [words(ends().collect(), &ns), words(ends().collect(), &us), words(ends().chain(beyond).collect(), &ms)]
+    [
+        shares(ends().collect(), &ns),
+        shares(ends().collect(), &us),
+        shares(ends().chain(beyond).collect(), &ms),
+    ]
 }
 
 /// `part` of `total` in percent; 0 of nothing.
@@ -170,7 +174,7 @@ mod tests {
     fn the_coarse_distribution_comes_to_a_hundred_percent() {
         let values = [1, 2, 3, 999, 1000, 1999, 2000, 999_000, 1_000_000, 1_500_000_000, 3_000_000_000];
         let parts = coarse(&of(&values));
-        let sum: f64 = parts.iter().flat_map(|words| &words.0).map(|(_, percent)| percent).sum();
+        let sum: f64 = parts.iter().flat_map(|shares| &shares.0).map(|(_, percent)| percent).sum();
         assert!((sum - 100.0).abs() < 1e-9, "{sum}");
         let of = |part: usize, key: &str| {
             parts[part].0.iter().find(|(name, _)| name == key).map(|(_, p)| (p * 11.0 / 100.0).round())

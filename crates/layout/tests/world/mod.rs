@@ -333,7 +333,9 @@ impl World {
         fs::write(self.at(format!("dev/{name}")), vec![0; DRIVE as usize]).expect("a device");
         for member in members {
             let member = fs::canonicalize(self.at(format!("sys/block/{member}"))).expect("a drive");
-            symlink(self.at(&directory), member.join("holders").join(name)).expect("a link");
+            let array =
+                Path::new("../../../..").join(directory.strip_prefix("sys/devices/").expect("a device"));
+            symlink(array, member.join("holders").join(name)).expect("a link");
         }
     }
 

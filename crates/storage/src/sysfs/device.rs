@@ -41,7 +41,7 @@ pub struct BlockDevice {
     pub vendor: Option<String>,
     /// Firmware revision.
     pub firmware: Option<String>,
-    /// Serial number.
+    /// Serial number; a partition's is its disk's.
     pub serial: Option<String>,
     /// Whether it cannot be written.
     pub read_only: bool,
@@ -63,6 +63,25 @@ pub struct BlockDevice {
     pub mapper: Option<MapperFacts>,
     /// Of a zram device: its compression.
     pub compression: Option<String>,
+}
+
+/// What a block device or partition is known by, of what sysfs says: fields as [`BlockDevice`] has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockIdentity {
+    /// Kernel name.
+    pub name: String,
+    /// Device number.
+    pub number: DeviceNumber,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// The disk that a partition is part of.
+    pub disk: Option<String>,
+    /// Number of a partition.
+    pub partition: Option<u32>,
+    /// Where a partition begins on its disk, bytes.
+    pub partition_start_bytes: Option<u64>,
+    /// Serial number; a partition's is its disk's.
+    pub serial: Option<String>,
 }
 
 /// What is behind a loop device.
@@ -129,9 +148,9 @@ impl Sysfs {
         let whole = self.directory(device.disk.as_deref().unwrap_or(&device.name))?;
         let place = multipath_controller(&file_name(&whole)?, &whole).unwrap_or_else(|| whole.clone());
         device.removable = read_flag(&whole.join("removable")).unwrap_or(false);
-        device.model = identity(&whole, &["device/model", "device/name"]);
-        device.vendor = identity(&whole, &["device/vendor"]).filter(|v| !v.starts_with("0x"));
-        device.firmware = identity(&whole, &["device/firmware_rev", "device/rev", "device/fwrev"]);
+        device.model = first_text(&whole, &["device/model", "device/name"]);
+        device.vendor = first_text(&whole, &["device/vendor"]).filter(|v| !v.starts_with("0x"));
+        device.firmware = first_text(&whole, &["device/firmware_rev", "device/rev", "device/fwrev"]);
         device.numa_node = links::numa_node(&place);
         device.pcie = PcieLink::read(&place);
         device.temperature_celsius = links::temperature(&place);
@@ -140,35 +159,43 @@ impl Sysfs {
         Some(device)
     }
 
-    /// The same without the facts about the drive and its queue: identity, and what it is made of and makes. Who looks
+    /// The same without the facts about the drive and its queue: what it is, and what it is made of and makes. Who looks
     /// for users before every run needs no more, and each fact is a file to open.
     #[must_use]
     pub fn block_node(&self, name: &str) -> Option<BlockDevice> {
-        let (device, directory, whole) = self.identified(name)?;
+        let (identity, directory, whole) = self.identify(name)?;
         let transport = transport(&file_name(&whole)?, &whole);
         Some(BlockDevice {
-            partitions: partitions(&directory, device.partition),
+            name: identity.name,
+            number: identity.number,
+            size_bytes: identity.size_bytes,
+            disk: identity.disk,
+            partition: identity.partition,
+            partition_start_bytes: identity.partition_start_bytes,
+            serial: identity.serial,
+            partitions: partitions(&directory, identity.partition),
             slaves: entries(&directory.join("slaves")),
             holders: entries(&directory.join("holders")),
             read_only: read_flag(&directory.join("ro")).unwrap_or(false),
+            loop_device: read_text(&whole.join("loop/backing_file"))
+                .map(|backing_file| LoopFacts { backing_file, direct: read_flag(&whole.join("loop/dio")) }),
             raid: raid(&whole.join("md")),
             mapper: read_text(&whole.join("dm/name"))
                 .map(|name| MapperFacts { name, uuid: read_text(&whole.join("dm/uuid")) }),
             is_virtual: is_virtual(&transport, &whole),
             transport,
-            ..device
+            ..BlockDevice::default()
         })
     }
 
-    /// Its identity alone: names of it and its disk, numbers, place and size, serial number, and the file behind a loop
-    /// device. Who asks before and after every step whether a drive is still the same needs no more.
+    /// Its identity alone. Who asks before and after every step whether a drive is still the same needs no more.
     #[must_use]
-    pub fn block_identity(&self, name: &str) -> Option<BlockDevice> {
-        self.identified(name).map(|(device, _, _)| device)
+    pub fn block_identity(&self, name: &str) -> Option<BlockIdentity> {
+        self.identify(name).map(|(identity, _, _)| identity)
     }
 
     /// The identity of a device; its directory, and that of its disk.
-    fn identified(&self, name: &str) -> Option<(BlockDevice, PathBuf, PathBuf)> {
+    fn identify(&self, name: &str) -> Option<(BlockIdentity, PathBuf, PathBuf)> {
         let directory = self.directory(name)?;
         let partition = read_number(&directory.join("partition"));
         let whole = match partition {
@@ -177,19 +204,16 @@ impl Sysfs {
         };
         let disk = file_name(&whole)?;
         let sectors = |file: &str| read_number::<u64>(&directory.join(file)).map(|n| n.saturating_mul(512));
-        let device = BlockDevice {
+        let identity = BlockIdentity {
             name: file_name(&directory)?,
             number: read_text(&directory.join("dev"))?.parse().ok()?,
             size_bytes: sectors("size").unwrap_or(0),
             partition_start_bytes: partition.and_then(|_| sectors("start")),
             disk: partition.map(|_| disk),
-            serial: serial(&whole),
-            loop_device: read_text(&whole.join("loop/backing_file"))
-                .map(|backing_file| LoopFacts { backing_file, direct: read_flag(&whole.join("loop/dio")) }),
             partition,
-            ..BlockDevice::default()
+            serial: serial(&whole),
         };
-        Some((device, directory, whole))
+        Some((identity, directory, whole))
     }
 
     /// The worldwide name of a disk, where it has one.
@@ -244,14 +268,14 @@ fn partitions(directory: &Path, partition: Option<u32>) -> Vec<String> {
 }
 
 /// The first of several files that says something.
-fn identity(whole: &Path, files: &[&str]) -> Option<String> {
+fn first_text(whole: &Path, files: &[&str]) -> Option<String> {
     files.iter().find_map(|file| read_text(&whole.join(file)))
 }
 
 /// The serial number: a file for NVMe, virtio and MMC, and for SCSI and SATA page 0x80 of the vital product data
 /// (SPC-4, §7.8.17: four bytes of header, then text).
 fn serial(whole: &Path) -> Option<String> {
-    identity(whole, &["device/serial", "serial"]).or_else(|| {
+    first_text(whole, &["device/serial", "serial"]).or_else(|| {
         let page = std::fs::read(whole.join("device/vpd_pg80")).ok()?;
         let text = String::from_utf8_lossy(page.get(4..)?).into_owned();
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
@@ -415,6 +439,18 @@ mod tests {
         assert_eq!(partition.disk.as_deref(), Some("nvme0n1"));
         assert_eq!((partition.partition, partition.partition_start_bytes), (Some(1), Some(1 << 20)));
         assert_eq!((partition.model, partition.transport.as_str()), (device.model, "nvme"));
+        let of_disk = sysfs.block_identity("nvme0n1").unwrap();
+        let of_partition = sysfs.block_identity("nvme0n1p1").unwrap();
+        assert_eq!(
+            (of_disk.disk, of_disk.serial.as_deref(), of_disk.size_bytes),
+            (None, Some("S123"), 1 << 40)
+        );
+        assert_eq!(of_partition.disk.as_deref(), Some("nvme0n1"));
+        assert_eq!(
+            (of_partition.serial.as_deref(), partition.serial.as_deref()),
+            (Some("S123"), Some("S123"))
+        );
+        assert_eq!((of_partition.partition, of_partition.partition_start_bytes), (Some(1), Some(1 << 20)));
         assert!(part.ends_with("nvme0n1p1"));
         tree.file(&format!("{controller}/transport"), "tcp\n");
         assert_eq!(sysfs.block_device("nvme0n1").unwrap().transport, "nvme-tcp");

@@ -274,11 +274,13 @@ pub(crate) mod tests {
             fs::write(path, text).unwrap();
         }
 
+        /// A link as the kernel makes them: relative.
         pub fn link(&self, from: &str, to: &str) {
-            let from = self.root.path().join(from.trim_start_matches('/'));
+            let (from, to) = (from.trim_start_matches('/'), to.trim_start_matches('/'));
+            let up = "../".repeat(from.matches('/').count());
+            let from = self.root.path().join(from);
             fs::create_dir_all(from.parent().unwrap()).unwrap();
-            let to = self.root.path().join(to.trim_start_matches('/'));
-            std::os::unix::fs::symlink(to, from).unwrap();
+            std::os::unix::fs::symlink(up + to, from).unwrap();
         }
 
         /// A whole disk in `parent` (below /sys/devices) with its links; returns its directory.

@@ -1,4 +1,5 @@
-//! System calls of a ring: handing entries over, waiting, and going on where the kernel takes none for a time.
+//! io_uring_enter(2): hands entries over, waits for completions, goes on where the kernel takes no entry for a time, and drains
+//! the ring before what it uses is given back.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -135,6 +136,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
         }
         Ok(())
     }
+
     /// Waits until the kernel has no request of ours. False where the ring no longer answers.
     pub(super) fn drain(&mut self) -> bool {
         let mut refused: Option<Instant> = None;
