@@ -87,8 +87,8 @@ pub fn is_member(file: &File, size: u64) -> io::Result<Option<Signature>> {
 
 /// The beginning and the end of a device.
 struct Window {
-    head: Vec<u8>,
-    tail: Vec<u8>,
+    head: AlignedBuffer,
+    tail: AlignedBuffer,
     tail_start: u64,
     size: u64,
 }
@@ -96,11 +96,11 @@ struct Window {
 impl Window {
     fn read(read: &dyn Fn(&mut [u8], u64) -> io::Result<()>, size: u64) -> io::Result<Self> {
         // Aligned to 4096, so that a descriptor with O_DIRECT takes it; the size is whole blocks.
-        let part = |start: u64, end: u64| -> io::Result<Vec<u8>> {
+        let part = |start: u64, end: u64| -> io::Result<AlignedBuffer> {
             let length = (end - start) as usize;
             let mut buffer = AlignedBuffer::zeroed(length, 4096);
             read(&mut buffer[..length], start)?;
-            Ok(buffer[..length].to_vec())
+            Ok(buffer)
         };
         let tail_start = size.saturating_sub(TAIL) / 4096 * 4096;
         let head = part(0, size.min(HEAD))?;
@@ -110,6 +110,10 @@ impl Window {
 
     /// `length` bytes at `offset`, where they are in sight.
     fn bytes(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        // A buffer has a byte at least, and a device need not.
+        if offset.checked_add(length as u64)? > self.size {
+            return None;
+        }
         let within = |part: &'_ [u8], start: u64| -> Option<(usize, usize)> {
             let from = usize::try_from(offset.checked_sub(start)?).ok()?;
             let to = from.checked_add(length)?;
