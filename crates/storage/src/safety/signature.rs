@@ -393,6 +393,13 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_in_sight_past_the_end() {
+        assert_eq!(window(&[]).byte(0), None);
+        assert_eq!((window(&[7; 10]).byte(9), window(&[7; 10]).byte(10)), (Some(7), None));
+        assert_eq!(window(&[7; 10]).bytes(u64::MAX, 2), None);
+    }
+
+    #[test]
     fn every_plain_magic_is_found_where_it_belongs() {
         for (kind, offset, magic, _) in PLAIN {
             let mut bytes = vec![0; 4 * MIB];
