@@ -16,6 +16,11 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::device::sys;
 
+/// How much of `/proc/locks` the kernel hands out at once (`seq_read_iter`): a page.
+const AT_ONCE: usize = 4096;
+/// How often a longer list is read that does not have a lock.
+const READINGS: u32 = 10;
+
 /// What came of an attempt to take a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempt {
@@ -81,9 +86,8 @@ pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
 /// The process that locks a file, with its name, as far as proc(5) tells. This process is named only if no other is.
 pub fn holder(file: BorrowedFd<'_>) -> io::Result<Option<String>> {
     let found = sys::status(file)?;
-    let Ok(locks) = fs::read_to_string("/proc/locks") else { return Ok(None) };
     let device = format!("{:02x}:{:02x}", found.device.0, found.device.1);
-    let mut holders: Vec<u32> = holders(&locks, &device, found.inode).collect();
+    let Some(mut holders) = listed(&device, found.inode) else { return Ok(None) };
     // Stable: this process's own lock on another descriptor comes last.
     holders.sort_by_key(|pid| *pid == std::process::id());
     let Some(first) = holders.first().copied() else { return Ok(None) };
@@ -92,6 +96,22 @@ pub fn holder(file: BorrowedFd<'_>) -> io::Result<Option<String>> {
     Ok(Some(
         found.map_or_else(|| format!("process {first}"), |(pid, name)| format!("process {pid} ({name})")),
     ))
+}
+
+/// The processes that hold a lock on a file; None where the list cannot be read.
+///
+/// The kernel finds its place by counting lines: where a lock is given up between two pieces, the lines behind it move up, and
+/// one that was to begin the next piece is in neither. So a list of several pieces is read again if it does not have the lock.
+fn listed(device: &str, inode: u64) -> Option<Vec<u32>> {
+    let mut found = Vec::new();
+    for _ in 0..READINGS {
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        found = holders(&locks, device, inode);
+        if !found.is_empty() || locks.len() <= AT_ONCE {
+            break;
+        }
+    }
+    Some(found)
 }
 
 /// The name of a process; None if it has ended.
@@ -110,7 +130,7 @@ fn inherited(device: &str, inode: u64) -> Option<(u32, String)> {
         let texts = descriptors.filter_map(|entry| fs::read_to_string(entry.path()).ok());
         texts.into_iter().any(|text| {
             let locks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("lock:")).collect();
-            holders(&locks.join("\n"), device, inode).next().is_some()
+            !holders(&locks.join("\n"), device, inode).is_empty()
         })
     };
     pids.filter(holds).find_map(|pid| Some((pid, command(pid)?)))
@@ -118,7 +138,7 @@ fn inherited(device: &str, inode: u64) -> Option<(u32, String)> {
 
 /// The processes in the lines of `/proc/locks` that hold a lock on a file. The device is that of the file system's super
 /// block, which some file systems (btrfs) do not show to stat(2): there the inode's number has to do.
-fn holders(locks: &str, device: &str, inode: u64) -> impl Iterator<Item = u32> {
+fn holders(locks: &str, device: &str, inode: u64) -> Vec<u32> {
     let held = locks.lines().filter_map(move |line| {
         // `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`; one that waits has an arrow behind its number.
         let mut words = line.split_ascii_whitespace().skip(1);
@@ -131,8 +151,7 @@ fn holders(locks: &str, device: &str, inode: u64) -> impl Iterator<Item = u32> {
     });
     let held: Vec<(u32, &str)> = held.collect();
     let exact = held.iter().any(|(_, on)| *on == device);
-    let held: Vec<u32> = held.iter().filter(|(_, on)| !exact || *on == device).map(|(pid, _)| *pid).collect();
-    held.into_iter()
+    held.iter().filter(|(_, on)| !exact || *on == device).map(|(pid, _)| *pid).collect()
 }
 
 #[cfg(test)]
@@ -186,12 +205,38 @@ mod tests {
     }
 
     #[test]
+    fn the_holder_is_found_while_others_take_and_give_back_locks() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let folder = tempfile::tempdir().unwrap();
+        let files = |numbers: std::ops::Range<u32>| -> Vec<File> {
+            numbers.map(|number| File::create(folder.path().join(number.to_string())).unwrap()).collect()
+        };
+        // More lines than the kernel hands out at once.
+        let (held, others) = (files(0..150), files(150..190));
+        held.iter().for_each(|file| file.lock().unwrap());
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    others.iter().for_each(|file| file.lock().unwrap());
+                    others.iter().for_each(|file| file.unlock().unwrap());
+                }
+            });
+            let unnamed =
+                held.iter().cycle().take(1500).filter(|file| holder(file.as_fd()).unwrap().is_none());
+            let unnamed = unnamed.count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(unnamed, 0, "of 1500");
+        });
+    }
+
+    #[test]
     fn the_holder_of_a_lock_is_read_from_proc() {
         let locks = "1: POSIX  ADVISORY  WRITE 11 fd:01:5678 0 EOF\n\
                      2: FLOCK  ADVISORY  WRITE 12 fd:01:99 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 13 fd:01:99 0 EOF\n\
                      3: FLOCK  ADVISORY  READ  14 00:2a:99 0 EOF\n";
-        let of = |device, inode| holders(locks, device, inode).collect::<Vec<_>>();
+        let of = |device, inode| holders(locks, device, inode);
         assert_eq!(of("fd:01", 5678), [11]);
         assert_eq!(of("fd:01", 99), [12]);
         assert_eq!(of("00:33", 99), [12, 14], "btrfs shows another device");
