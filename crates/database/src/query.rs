@@ -236,13 +236,13 @@ impl ConeSql {
     }
 }
 
-fn of_ptf(query: Query, ptf: &Ptf, key: u64, sql: &ConeSql) -> Statement {
+fn of_ptf(query: Query, ptf: &Ptf, key: u64, cones: &ConeSql) -> Statement {
     let object = ptf.object(spread(key, ptf.objects()));
-    let (at_names, of_names) = sql.at_names();
+    let (at_names, of_names) = cones.at_names();
     let cut = ptf::REALBOGUS_MIN;
     let (sql, parameters) = match query {
         Query::Forward => {
-            let (tables, cone, parameters) = sql.cone(object.ra, object.dec, ptf::MATCH_DEGREES, 8);
+            let (tables, cone, parameters) = cones.cone(object.ra, object.dec, ptf::MATCH_DEGREES, 8);
             let sql = format!(
                 "SELECT c.id, c.ra, c.dec, c.mag, c.mag_err, b.realbogus, s.ujd, s.filter, s.lmt_mg_new \
                  FROM {tables} CROSS JOIN rb_classifier b CROSS JOIN subtraction s \
@@ -270,7 +270,7 @@ fn of_ptf(query: Query, ptf: &Ptf, key: u64, sql: &ConeSql) -> Statement {
         }
         Query::ConeArcseconds | Query::ConeArcminute => {
             let radius = if query == Query::ConeArcminute { 1.0 / 60.0 } else { 5.0 / 3600.0 };
-            let (tables, cone, parameters) = sql.cone(object.ra, object.dec, radius, 8);
+            let (tables, cone, parameters) = cones.cone(object.ra, object.dec, radius, 8);
             (
                 format!("SELECT c.id, c.sub_id, c.ra, c.dec, c.mag FROM {tables} WHERE {cone} ORDER BY c.id"),
                 parameters,
@@ -278,7 +278,7 @@ fn of_ptf(query: Query, ptf: &Ptf, key: u64, sql: &ConeSql) -> Statement {
         }
         Query::ConeDegree => {
             let centre = ptf.object(spread(key, ptf.fields()) * ptf::CCDS * ptf::POSITIONS);
-            let (tables, cone, parameters) = sql.cone(centre.ra, centre.dec, 1.0, 16);
+            let (tables, cone, parameters) = cones.cone(centre.ra, centre.dec, 1.0, 16);
             (format!("SELECT count(*), min(c.mag), max(c.mag) FROM {tables} WHERE {cone}"), parameters)
         }
         Query::ColumnScan => {

@@ -66,20 +66,23 @@ impl DriveId {
         Self::named(system, &name).ok_or_else(none)
     }
 
-    /// The drive of a kernel name.
+    /// The drive of a kernel name. Asked before and after each step, so that nothing else is read of it.
     fn named(system: &Sysfs, name: &str) -> Option<Self> {
-        let device = system.block_identity(name)?;
-        let whole = device.disk.clone().unwrap_or_else(|| device.name.clone());
+        let whole = system.disk_of(name)?;
+        let sectors = |file: &str| -> Option<u64> {
+            let text = system.text(format!("/sys/class/block/{name}/{file}"))?;
+            text.parse().ok().map(|sectors: u64| sectors.saturating_mul(512))
+        };
         let boot = system.text("/proc/sys/kernel/random/boot_id");
         let sequence = sequence(system, &whole);
         Some(Self {
-            serial: device.serial,
-            size_bytes: device.size_bytes,
+            serial: system.serial_number(&whole),
+            size_bytes: sectors("size").unwrap_or(0),
             wwid: system.worldwide_name(&whole),
-            start_bytes: device.partition_start_bytes,
+            start_bytes: (whole != name).then(|| sectors("start")).flatten(),
             backing: backing(system, &whole),
             disk: boot.zip(sequence).map(|(boot, number)| DiskSequence { boot, number }),
-            name: device.name,
+            name: name.to_owned(),
         })
     }
 

@@ -65,25 +65,6 @@ pub struct BlockDevice {
     pub compression: Option<String>,
 }
 
-/// What a block device or partition is known by, of what sysfs says: fields as [`BlockDevice`] has them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BlockIdentity {
-    /// Kernel name.
-    pub name: String,
-    /// Device number.
-    pub number: DeviceNumber,
-    /// Bytes.
-    pub size_bytes: u64,
-    /// The disk that a partition is part of.
-    pub disk: Option<String>,
-    /// Number of a partition.
-    pub partition: Option<u32>,
-    /// Where a partition begins on its disk, bytes.
-    pub partition_start_bytes: Option<u64>,
-    /// Serial number; a partition's is its disk's.
-    pub serial: Option<String>,
-}
-
 /// What is behind a loop device.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoopFacts {
@@ -159,61 +140,48 @@ impl Sysfs {
         Some(device)
     }
 
-    /// The same without the facts about the drive and its queue: what it is, and what it is made of and makes. Who looks
-    /// for users before every run needs no more, and each fact is a file to open.
+    /// The same without the facts about the drive and its queue: number, size, serial number, and what it is made of
+    /// and makes. Who looks for users before every run needs no more, and each fact is a file to open.
     #[must_use]
     pub fn block_node(&self, name: &str) -> Option<BlockDevice> {
-        let (identity, directory, whole) = self.identify(name)?;
-        let transport = transport(&file_name(&whole)?, &whole);
+        let directory = self.directory(name)?;
+        let name = file_name(&directory)?;
+        let number = read_text(&directory.join("dev"))?.parse().ok()?;
+        let partition = read_number(&directory.join("partition"));
+        let whole = match partition {
+            Some(_) => directory.parent()?.to_owned(),
+            None => directory.clone(),
+        };
+        let disk_name = file_name(&whole)?;
+        let transport = transport(&disk_name, &whole);
+        let sectors = |file: &str| read_number::<u64>(&directory.join(file)).map(|n| n.saturating_mul(512));
         Some(BlockDevice {
-            name: identity.name,
-            number: identity.number,
-            size_bytes: identity.size_bytes,
-            disk: identity.disk,
-            partition: identity.partition,
-            partition_start_bytes: identity.partition_start_bytes,
-            serial: identity.serial,
-            partitions: partitions(&directory, identity.partition),
+            number,
+            size_bytes: sectors("size").unwrap_or(0),
+            partition_start_bytes: partition.and_then(|_| sectors("start")),
+            disk: partition.map(|_| disk_name),
+            partitions: partitions(&directory, partition),
             slaves: entries(&directory.join("slaves")),
             holders: entries(&directory.join("holders")),
             read_only: read_flag(&directory.join("ro")).unwrap_or(false),
+            serial: serial(&whole),
             loop_device: read_text(&whole.join("loop/backing_file"))
                 .map(|backing_file| LoopFacts { backing_file, direct: read_flag(&whole.join("loop/dio")) }),
             raid: raid(&whole.join("md")),
             mapper: read_text(&whole.join("dm/name"))
                 .map(|name| MapperFacts { name, uuid: read_text(&whole.join("dm/uuid")) }),
             is_virtual: is_virtual(&transport, &whole),
+            name,
+            partition,
             transport,
             ..BlockDevice::default()
         })
     }
 
-    /// Its identity alone. Who asks before and after every step whether a drive is still the same needs no more.
+    /// The serial number of a disk, where it has one.
     #[must_use]
-    pub fn block_identity(&self, name: &str) -> Option<BlockIdentity> {
-        self.identify(name).map(|(identity, _, _)| identity)
-    }
-
-    /// The identity of a device; its directory, and that of its disk.
-    fn identify(&self, name: &str) -> Option<(BlockIdentity, PathBuf, PathBuf)> {
-        let directory = self.directory(name)?;
-        let partition = read_number(&directory.join("partition"));
-        let whole = match partition {
-            Some(_) => directory.parent()?.to_owned(),
-            None => directory.clone(),
-        };
-        let disk = file_name(&whole)?;
-        let sectors = |file: &str| read_number::<u64>(&directory.join(file)).map(|n| n.saturating_mul(512));
-        let identity = BlockIdentity {
-            name: file_name(&directory)?,
-            number: read_text(&directory.join("dev"))?.parse().ok()?,
-            size_bytes: sectors("size").unwrap_or(0),
-            partition_start_bytes: partition.and_then(|_| sectors("start")),
-            disk: partition.map(|_| disk),
-            partition,
-            serial: serial(&whole),
-        };
-        Some((identity, directory, whole))
+    pub fn serial_number(&self, disk: &str) -> Option<String> {
+        serial(&self.directory(disk)?)
     }
 
     /// The worldwide name of a disk, where it has one.
@@ -439,18 +407,8 @@ mod tests {
         assert_eq!(partition.disk.as_deref(), Some("nvme0n1"));
         assert_eq!((partition.partition, partition.partition_start_bytes), (Some(1), Some(1 << 20)));
         assert_eq!((partition.model, partition.transport.as_str()), (device.model, "nvme"));
-        let of_disk = sysfs.block_identity("nvme0n1").unwrap();
-        let of_partition = sysfs.block_identity("nvme0n1p1").unwrap();
-        assert_eq!(
-            (of_disk.disk, of_disk.serial.as_deref(), of_disk.size_bytes),
-            (None, Some("S123"), 1 << 40)
-        );
-        assert_eq!(of_partition.disk.as_deref(), Some("nvme0n1"));
-        assert_eq!(
-            (of_partition.serial.as_deref(), partition.serial.as_deref()),
-            (Some("S123"), Some("S123"))
-        );
-        assert_eq!((of_partition.partition, of_partition.partition_start_bytes), (Some(1), Some(1 << 20)));
+        assert_eq!((partition.serial.as_deref(), device.serial.as_deref()), (Some("S123"), Some("S123")));
+        assert_eq!(sysfs.serial_number("nvme0n1").as_deref(), Some("S123"));
         assert!(part.ends_with("nvme0n1p1"));
         tree.file(&format!("{controller}/transport"), "tcp\n");
         assert_eq!(sysfs.block_device("nvme0n1").unwrap().transport, "nvme-tcp");
