@@ -152,3 +152,47 @@ fn backing(system: &Sysfs, name: &str) -> Option<BackingFile> {
 pub(crate) fn node(name: &str) -> PathBuf {
     Path::new("/dev").join(name.replace('!', "/"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_partition_is_known_by_its_disk_and_its_place_on_it() {
+        let root = tempfile::tempdir().expect("a directory");
+        let disk = root.path().join("sys/devices/pci0/host0/sda");
+        let class = root.path().join("sys/class/block");
+        for directory in [disk.join("sda1"), disk.join("device"), class.clone()] {
+            fs::create_dir_all(directory).expect("a directory");
+        }
+        for (file, text) in [
+            ("size", "4096"),
+            ("diskseq", "7"),
+            ("wwid", "naa.5"),
+            ("device/serial", "S9"),
+            ("sda1/partition", "1"),
+            ("sda1/size", "1024"),
+            ("sda1/start", "2048"),
+        ] {
+            fs::write(disk.join(file), text).expect("writes");
+        }
+        symlink("../../devices/pci0/host0/sda", class.join("sda")).expect("a link");
+        symlink("../../devices/pci0/host0/sda/sda1", class.join("sda1")).expect("a link");
+        let system = Sysfs::at(root.path());
+        let whole = DriveId {
+            name: "sda".to_owned(),
+            serial: Some("S9".to_owned()),
+            size_bytes: 4096 * 512,
+            wwid: Some("naa.5".to_owned()),
+            ..DriveId::default()
+        };
+        assert_eq!(DriveId::named(&system, "sda"), Some(whole.clone()));
+        let size_bytes = 1024 * 512;
+        let part = DriveId { name: "sda1".to_owned(), size_bytes, start_bytes: Some(2048 * 512), ..whole };
+        assert_eq!(DriveId::named(&system, "sda1"), Some(part));
+        assert_eq!(DriveId::named(&system, "sdb"), None);
+    }
+}
