@@ -267,11 +267,9 @@ fn plans(config: &Config<'_>, places: &mut [Claimed]) -> Result<Vec<Plan>, Datab
 /// # Errors
 /// [`DatabaseError::Io`] if it cannot be asked.
 pub fn is_in_memory(directory: &Path) -> Result<bool, DatabaseError> {
-    const TMPFS: i128 = 0x0102_1994;
-    const RAMFS: i128 = 0x8584_58f6;
-    let facts = rustix::fs::statfs(directory)
-        .map_err(|error| DatabaseError::io("ask for its file system", directory)(error.into()))?;
-    Ok([TMPFS, RAMFS].contains(&i128::from(facts.f_type)))
+    storage::fs_type::at(directory)
+        .map(storage::fs_type::is_memory)
+        .map_err(DatabaseError::io("ask for its file system", directory))
 }
 
 fn blocks(

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use stage::error::{Cause, RETRY, shown};
 use stage::job::{JobId, JobStatus, Remedy, State};
 use stage::names::{PathText, is_part};
+use storage::fs_type;
 
 use crate::commands;
 
@@ -179,7 +180,7 @@ pub fn scene_of(state: &Path, jobs: Vec<JobStatus>) -> Scene {
     Scene {
         now: stage::runner::now(),
         state: state.to_owned(),
-        state_on: rustix::fs::statfs(state).ok().and_then(|facts| unfit(facts.f_type as u32)),
+        state_on: fs_type::at(state).ok().and_then(unfit),
         state_room: room(state),
         no_server: None,
         jobs,
@@ -206,21 +207,21 @@ fn parts(directory: &Path) -> Vec<PathBuf> {
     names.filter(|entry| is_part(&entry.file_name())).map(|entry| entry.path()).collect()
 }
 
-/// File systems that a journal does not belong on (linux/magic.h, and those of the file systems outside of the kernel).
-fn unfit(magic: u32) -> Option<(&'static str, &'static str)> {
+/// File systems that a journal does not belong on.
+fn unfit(number: u32) -> Option<(&'static str, &'static str)> {
     let far =
         "its locks and its order of writes depend on another host: two servers may take the journal at once";
-    Some(match magic {
-        0x6969 => ("NFS", far),
-        0xff53_4d42 | 0xfe53_4d42 | 0x517b => ("SMB", far),
-        0x0bd0_0bd0 => ("Lustre", far),
-        0x4750_4653 => ("GPFS", far),
-        0x1983_0326 => ("BeeGFS", far),
-        0x00c3_6400 => ("Ceph", far),
-        0x5346_414f => ("AFS", far),
-        0x0102_1997 => ("9P", far),
-        0x6573_5546 => ("FUSE", "what fsync means there is up to a program"),
-        0x0102_1994 | 0x8584_58f6 => ("memory", "a power cut loses what was accepted"),
+    Some(match number {
+        fs_type::NFS => ("NFS", far),
+        fs_type::CIFS | fs_type::SMB2 | fs_type::SMBFS => ("SMB", far),
+        fs_type::LUSTRE => ("Lustre", far),
+        fs_type::GPFS => ("GPFS", far),
+        fs_type::BEEGFS => ("BeeGFS", far),
+        fs_type::CEPH => ("Ceph", far),
+        fs_type::AFS => ("AFS", far),
+        fs_type::NINE_P => ("9P", far),
+        fs_type::FUSE => ("FUSE", "what fsync means there is up to a program"),
+        fs_type::TMPFS | fs_type::RAMFS => ("memory", "a power cut loses what was accepted"),
         _ => return None,
     })
 }

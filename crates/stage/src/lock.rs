@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use storage::locks::LockKind;
 
 use crate::error::{StageError, shown};
 use crate::pace::GoOn;
@@ -42,9 +43,10 @@ pub fn at_once(file: BorrowedFd<'_>, exclusive: bool, path: &Path) -> Result<boo
     };
     match rustix::io::retry_on_intr(|| rustix::fs::flock(file, operation)) {
         Ok(()) => Ok(true),
-        Err(Errno::WOULDBLOCK) => {
-            Err(StageError::Locked { path: shown(path), by: holder(file).unwrap_or_else(unknown) })
-        }
+        Err(Errno::WOULDBLOCK) => Err(StageError::Locked {
+            path: shown(path),
+            by: holder(file, LockKind::Flock).unwrap_or_else(unknown),
+        }),
         Err(Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
         Err(errno) => Err(StageError::io("lock", path, errno)),
     }
@@ -55,8 +57,8 @@ fn unknown() -> String {
 }
 
 /// Who locks a file, as far as proc(5) tells.
-fn holder(file: BorrowedFd<'_>) -> Option<String> {
-    storage::locks::holder(file).ok()?
+fn holder(file: BorrowedFd<'_>, kind: LockKind) -> Option<String> {
+    storage::locks::holder(file, kind).ok()?
 }
 
 /// The error of a database that cannot be used; of one that another keeps locked, with its name.
@@ -74,7 +76,7 @@ fn database_holder(path: &Path) -> Option<String> {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         let file = std::fs::File::open(name).ok()?;
-        holder(std::os::fd::AsFd::as_fd(&file))
+        holder(std::os::fd::AsFd::as_fd(&file), LockKind::Posix)
     })
 }
 

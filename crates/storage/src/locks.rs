@@ -8,18 +8,40 @@
 //! too, from fork(2) until execve(2) closes it. [`Held`] gives the lock back by word.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::device::sys;
+use crate::fs_type;
 
-/// How much of `/proc/locks` the kernel hands out at once (`seq_read_iter`): a page.
-const AT_ONCE: usize = 4096;
-/// How often a longer list is read that does not have a lock.
+/// How much of `/proc/locks` the kernel hands out at once (`seq_read_iter`), if as much is asked for: a page.
+const PIECE_BYTES: usize = 4096;
+/// How often a list of several pieces is read that does not have a lock.
 const READINGS: u32 = 10;
+/// File systems whose files have another device for stat(2) than in `/proc/locks`.
+const WITH_OTHER_DEVICES: [u32; 3] = [fs_type::BTRFS, fs_type::OVERLAY, fs_type::BCACHEFS];
+
+/// The kinds of locks that do not know of each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockKind {
+    /// flock(2).
+    Flock,
+    /// fcntl(2) with F_SETLK, as SQLite takes.
+    Posix,
+}
+
+impl LockKind {
+    /// As `/proc/locks` has it.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Flock => "FLOCK",
+            Self::Posix => "POSIX",
+        }
+    }
+}
 
 /// What came of an attempt to take a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +97,9 @@ pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
     let duplicate = File::from(file.try_clone_to_owned()?);
     match duplicate.try_lock() {
         Ok(()) => Ok(Attempt::Taken),
-        Err(TryLockError::WouldBlock) => Ok(Attempt::Held { by: holder(file).ok().flatten() }),
+        Err(TryLockError::WouldBlock) => {
+            Ok(Attempt::Held { by: holder(file, LockKind::Flock).ok().flatten() })
+        }
         Err(TryLockError::Error(error)) => match error.raw_os_error() {
             Some(libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL) => Ok(Attempt::Unsupported),
             _ => Err(error),
@@ -83,35 +107,30 @@ pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
     }
 }
 
-/// The process that locks a file, with its name, as far as proc(5) tells. This process is named only if no other is.
-pub fn holder(file: BorrowedFd<'_>) -> io::Result<Option<String>> {
-    let found = sys::status(file)?;
-    let device = format!("{:02x}:{:02x}", found.device.0, found.device.1);
-    let Some(mut holders) = listed(&device, found.inode) else { return Ok(None) };
+/// The process that has a lock of this kind on a file, with its name, as far as proc(5) tells. This process is named only if no
+/// other is.
+///
+/// # Errors
+/// The file cannot be looked at.
+pub fn holder(file: BorrowedFd<'_>, kind: LockKind) -> io::Result<Option<String>> {
+    let locked = Locked::of(file, kind)?;
+    let Some(mut holders) = locked.listed() else { return Ok(None) };
     // Stable: this process's own lock on another descriptor comes last.
     holders.sort_by_key(|pid| *pid == std::process::id());
     let Some(first) = holders.first().copied() else { return Ok(None) };
     let alive = holders.into_iter().find_map(|pid| Some((pid, command(pid)?)));
-    let found = alive.or_else(|| inherited(&device, found.inode));
+    let found = alive.or_else(|| locked.inherited());
     Ok(Some(
         found.map_or_else(|| format!("process {first}"), |(pid, name)| format!("process {pid} ({name})")),
     ))
 }
 
-/// The processes that hold a lock on a file; None where the list cannot be read.
-///
-/// The kernel finds its place by counting lines: where a lock is given up between two pieces, the lines behind it move up, and
-/// one that was to begin the next piece is in neither. So a list of several pieces is read again if it does not have the lock.
-fn listed(device: &str, inode: u64) -> Option<Vec<u32>> {
-    let mut found = Vec::new();
-    for _ in 0..READINGS {
-        let locks = fs::read_to_string("/proc/locks").ok()?;
-        found = holders(&locks, device, inode);
-        if !found.is_empty() || locks.len() <= AT_ONCE {
-            break;
-        }
-    }
-    Some(found)
+/// The kernel's list of locks, read in pieces as large as it hands out. A String that is empty is read into in pieces of 32 bytes
+/// at first.
+fn list() -> io::Result<String> {
+    let mut locks = String::with_capacity(16 * PIECE_BYTES);
+    File::open("/proc/locks")?.read_to_string(&mut locks)?;
+    Ok(locks)
 }
 
 /// The name of a process; None if it has ended.
@@ -120,38 +139,71 @@ fn command(pid: u32) -> Option<String> {
     Some(name.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect())
 }
 
-/// A process with a descriptor that holds a lock on the file, whichever process took it. Only descriptors that this user
-/// may read are searched.
-fn inherited(device: &str, inode: u64) -> Option<(u32, String)> {
-    let processes = fs::read_dir("/proc").ok()?.flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let holds = |pid: &u32| {
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
-        let texts = descriptors.filter_map(|entry| fs::read_to_string(entry.path()).ok());
-        texts.into_iter().any(|text| {
-            let locks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("lock:")).collect();
-            !holders(&locks.join("\n"), device, inode).is_empty()
-        })
-    };
-    pids.filter(holds).find_map(|pid| Some((pid, command(pid)?)))
+/// A file as lists of locks have it.
+#[derive(Debug)]
+struct Locked {
+    kind: LockKind,
+    /// None where stat(2) shows another: there the inode's number has to do.
+    device: Option<String>,
+    inode: u64,
 }
 
-/// The processes in the lines of `/proc/locks` that hold a lock on a file. The device is that of the file system's super
-/// block, which some file systems (btrfs) do not show to stat(2): there the inode's number has to do.
-fn holders(locks: &str, device: &str, inode: u64) -> Vec<u32> {
-    let held = locks.lines().filter_map(move |line| {
-        // `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`; one that waits has an arrow behind its number.
-        let mut words = line.split_ascii_whitespace().skip(1);
-        if words.next()? == "->" {
-            return None;
+impl Locked {
+    fn of(file: BorrowedFd<'_>, kind: LockKind) -> io::Result<Self> {
+        let found = sys::status(file)?;
+        let is_other = WITH_OTHER_DEVICES.contains(&fs_type::of(file)?);
+        let device = (!is_other).then(|| format!("{:02x}:{:02x}", found.device.0, found.device.1));
+        Ok(Self { kind, device, inode: found.inode })
+    }
+
+    /// The processes that hold a lock on the file; None where the list cannot be read.
+    ///
+    /// The kernel finds its place by counting lines: where a lock is given up between two pieces, the lines behind it move up,
+    /// and one that was to begin the next piece is in neither. So a list of several pieces is read again if it does not have the
+    /// lock.
+    fn listed(&self) -> Option<Vec<u32>> {
+        let mut found = Vec::new();
+        for _ in 0..READINGS {
+            let locks = list().ok()?;
+            found = self.holders(&locks);
+            if !found.is_empty() || locks.len() <= PIECE_BYTES {
+                break;
+            }
         }
-        let pid = words.nth(2)?.parse().ok()?;
-        let (on, number) = words.next()?.rsplit_once(':')?;
-        (number.parse() == Ok(inode)).then_some((pid, on))
-    });
-    let held: Vec<(u32, &str)> = held.collect();
-    let exact = held.iter().any(|(_, on)| *on == device);
-    held.iter().filter(|(_, on)| !exact || *on == device).map(|(pid, _)| *pid).collect()
+        Some(found)
+    }
+
+    /// A process with a descriptor that holds a lock on the file, whichever process took it. Only descriptors that this user
+    /// may read are searched.
+    fn inherited(&self) -> Option<(u32, String)> {
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let holds = |pid: &u32| {
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+            let texts = descriptors.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+            texts.into_iter().any(|text| {
+                let locks: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("lock:")).collect();
+                !self.holders(&locks.join("\n")).is_empty()
+            })
+        };
+        pids.filter(holds).find_map(|pid| Some((pid, command(pid)?)))
+    }
+
+    /// The processes in the lines of `/proc/locks` that hold a lock on the file.
+    fn holders(&self, locks: &str) -> Vec<u32> {
+        let held = locks.lines().filter_map(|line| {
+            // `1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`; one that waits has an arrow behind its number.
+            let mut words = line.split_ascii_whitespace().skip(1);
+            if words.next()? != self.kind.word() {
+                return None;
+            }
+            let pid = words.nth(2)?.parse().ok()?;
+            let (device, inode) = words.next()?.rsplit_once(':')?;
+            let is_there = self.device.as_deref().is_none_or(|ours| ours == device);
+            (is_there && inode.parse() == Ok(self.inode)).then_some(pid)
+        });
+        held.collect()
+    }
 }
 
 #[cfg(test)]
@@ -206,28 +258,43 @@ mod tests {
 
     #[test]
     fn the_holder_is_found_while_others_take_and_give_back_locks() {
+        // More lines than the kernel hands out at once, and fewer.
+        for (held, others) in [(150, 40), (15, 8)] {
+            assert_eq!(unnamed(held, others), 0, "of 1500, with {held} locks held");
+        }
+    }
+
+    /// How often of 1500 times the holder of one of `held` locks is not found, while `others` come and go.
+    fn unnamed(held: u32, others: u32) -> usize {
         use std::sync::atomic::{AtomicBool, Ordering};
+        use std::sync::mpsc;
         let folder = tempfile::tempdir().unwrap();
-        let files = |numbers: std::ops::Range<u32>| -> Vec<File> {
-            numbers.map(|number| File::create(folder.path().join(number.to_string())).unwrap()).collect()
-        };
-        // More lines than the kernel hands out at once.
-        let (held, others) = (files(0..150), files(150..190));
-        held.iter().for_each(|file| file.lock().unwrap());
-        let is_over = AtomicBool::new(false);
+        let files: Vec<File> = (0..held + others)
+            .map(|number| File::create(folder.path().join(number.to_string())).unwrap())
+            .collect();
+        let (held, others) = files.split_at(held as usize);
+        let is_over = &AtomicBool::new(false);
+        let (ready, is_ready) = mpsc::channel();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            scope.spawn(move || {
+                // Each CPU has a list, and a lock that goes from another one leaves no gap.
+                let own = rustix::thread::sched_getaffinity(None).unwrap();
+                let mut one = rustix::thread::CpuSet::new();
+                one.set((0..).find(|cpu| own.is_set(*cpu)).unwrap());
+                rustix::thread::sched_setaffinity(None, &one).unwrap();
+                held.iter().for_each(|file| file.lock().unwrap());
+                ready.send(()).unwrap();
                 while !is_over.load(Ordering::Relaxed) {
                     others.iter().for_each(|file| file.lock().unwrap());
                     others.iter().for_each(|file| file.unlock().unwrap());
                 }
             });
-            let unnamed =
-                held.iter().cycle().take(1500).filter(|file| holder(file.as_fd()).unwrap().is_none());
-            let unnamed = unnamed.count();
+            is_ready.recv().unwrap();
+            let of = |file: &&File| holder(file.as_fd(), LockKind::Flock).unwrap();
+            let unnamed = held.iter().cycle().take(1500).filter(|file| of(file).is_none()).count();
             is_over.store(true, Ordering::Relaxed);
-            assert_eq!(unnamed, 0, "of 1500");
-        });
+            unnamed
+        })
     }
 
     #[test]
@@ -236,10 +303,18 @@ mod tests {
                      2: FLOCK  ADVISORY  WRITE 12 fd:01:99 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 13 fd:01:99 0 EOF\n\
                      3: FLOCK  ADVISORY  READ  14 00:2a:99 0 EOF\n";
-        let of = |device, inode| holders(locks, device, inode);
-        assert_eq!(of("fd:01", 5678), [11]);
-        assert_eq!(of("fd:01", 99), [12]);
-        assert_eq!(of("00:33", 99), [12, 14], "btrfs shows another device");
-        assert_eq!(of("fd:01", 1), [0; 0]);
+        let of = |kind, device: Option<&str>, inode| {
+            Locked { kind, device: device.map(str::to_owned), inode }.holders(locks)
+        };
+        assert_eq!(of(LockKind::Posix, Some("fd:01"), 5678), [11]);
+        assert_eq!(
+            of(LockKind::Flock, Some("fd:01"), 5678),
+            [0; 0],
+            "locks of another kind do not keep it out"
+        );
+        assert_eq!(of(LockKind::Flock, Some("fd:01"), 99), [12]);
+        assert_eq!(of(LockKind::Flock, Some("00:33"), 99), [0; 0], "another file system's inode");
+        assert_eq!(of(LockKind::Flock, None, 99), [12, 14], "btrfs shows another device");
+        assert_eq!(of(LockKind::Flock, Some("fd:01"), 1), [0; 0]);
     }
 }

@@ -25,8 +25,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{OFlags, statfs};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process};
+use storage::fs_type;
 use storage::locks::{self, Attempt, Held};
 use tempfile::TempDir;
 
@@ -53,9 +54,6 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(20);
 /// A stop writes all changed blocks first.
 const STOP_TIMEOUT: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_millis(10);
-/// Types of file systems, as statfs(2) has them.
-const TMPFS_MAGIC: i128 = 0x0102_1994;
-const RAMFS_MAGIC: i128 = 0x8584_58f6;
 /// Of a log, the end that is searched for a reason.
 const LOG_TAIL_BYTES: u64 = 16 << 10;
 
@@ -303,10 +301,9 @@ impl Server {
 
     /// Whether the tier's files are memory themselves (tmpfs, ramfs), so that nothing can be evicted.
     pub(super) fn is_in_memory(&self) -> Result<bool, DatabaseError> {
-        let facts = statfs(&self.place)
-            .map_err(io::Error::from)
-            .map_err(DatabaseError::io("ask for its file system", &self.place))?;
-        Ok([TMPFS_MAGIC, RAMFS_MAGIC].iter().any(|magic| i128::from(facts.f_type) == *magic))
+        fs_type::at(&self.place)
+            .map(fs_type::is_memory)
+            .map_err(DatabaseError::io("ask for its file system", &self.place))
     }
 
     /// All regular files of the cluster.

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use storage::fs_type;
 
 /// The name that the file has where it needs one, for a moment.
 const NAME: &str = ".flashwright-probe";
@@ -25,10 +26,6 @@ const PIECE_BYTES: usize = 128 << 10;
 
 /// Enough places that a probe seldom meets the same one twice in a row; less where there is no room.
 const FILE_BYTES: [usize; 2] = [8 << 20, 1 << 20];
-
-/// File systems that are memory: their numbers from statfs(2).
-const TMPFS_MAGIC: i64 = 0x0102_1994;
-const RAMFS_MAGIC: i64 = 0x8584_58f6_u32 as i64;
 
 /// Why there can be no probe; a note of the job, not an error.
 #[derive(Debug, thiserror::Error)]
@@ -57,21 +54,19 @@ pub(super) struct Probe {
 impl Probe {
     /// Makes one in a directory of the tier. The seed, which is not zero, decides what is in it and where it is read.
     pub(super) fn open(directory: &Path, seed: u64) -> Result<Self, NoProbe> {
-        let failed = |operation, source: Errno| NoProbe::Kernel {
+        let failed = |operation, source: std::io::Error| NoProbe::Kernel {
             path: directory.to_owned(),
             operation,
-            source: source.into(),
+            source,
         };
         let at = fs::open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-            .map_err(|error| failed("open it", error))?;
-        let kind = fs::fstatfs(&at).map_err(|error| failed("ask what it lies on", error))?.f_type;
-        #[allow(clippy::unnecessary_cast, reason = "its type differs from one architecture to another")]
-        if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(kind as i64)) {
+            .map_err(|error| failed("open it", error.into()))?;
+        if fs_type::is_memory(fs_type::of(&at).map_err(|error| failed("ask what it lies on", error))?) {
             return Err(NoProbe::Memory(directory.to_owned()));
         }
         let file = match nameless(&at) {
             Err(Errno::INVAL) => return Err(NoProbe::Buffered(directory.to_owned())),
-            made => made.map_err(|error| failed("make a file to probe it with", error))?,
+            made => made.map_err(|error| failed("make a file to probe it with", error.into()))?,
         };
         let mut probe = Self {
             file,

@@ -89,7 +89,7 @@ pub(crate) fn status_of_path(path: &Path) -> io::Result<Status> {
 /// opened with O_DIRECT as well.
 ///
 /// # Errors
-/// The kernel's.
+/// The error of statx(2) if the kernel cannot describe the file. A file without atomic writes is no error.
 pub fn atomic_writes(fd: BorrowedFd<'_>) -> io::Result<Option<RangeInclusive<u64>>> {
     Ok(status(fd)?.atomic.map(|(least, most)| u64::from(least)..=u64::from(most)))
 }
@@ -304,7 +304,8 @@ pub(crate) fn allocate(fd: BorrowedFd<'_>, length: u64) -> io::Result<()> {
 /// Reserves space for a range of a file, which grows if the range ends beyond it (fallocate(2)).
 ///
 /// # Errors
-/// The kernel's.
+/// The error of fallocate(2): ENOSPC if there is no room, EOPNOTSUPP if the file system cannot reserve space. EFBIG if the offset
+/// or the length does not fit 63 bits.
 pub fn allocate_range(fd: BorrowedFd<'_>, offset: u64, length: u64) -> io::Result<()> {
     fallocate(fd, 0, offset, length)
 }
@@ -353,6 +354,18 @@ pub(crate) fn set_direct(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: as above.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT) })?;
+    Ok(())
+}
+
+/// Takes a lease on an open file (F_RDLCK), or gives it back (F_UNLCK). An open(2) that breaks it sends SIGURG
+/// to this process, which is ignored by default; SIGIO would end the process.
+pub(crate) fn set_lease(fd: BorrowedFd<'_>, lease: libc::c_int) -> io::Result<()> {
+    /// asm-generic/fcntl.h; libc lacks it.
+    const F_SETSIG: libc::c_int = 10;
+    // SAFETY: takes and gives integers only.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETLEASE, lease) })?;
     Ok(())
 }
 
