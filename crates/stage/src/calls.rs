@@ -89,8 +89,9 @@ fn open_at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) ->
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let opened = loop {
         match fs::openat2(root, path, flags, mode, resolve) {
-            // AGAIN: a rename beside it; the kernel asks to be asked again.
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::INTR) => {}
+            // A rename beside it; or another has a lease on the file, which the kernel asks it to give up.
+            Err(Errno::AGAIN) => std::thread::sleep(std::time::Duration::from_millis(1)),
             opened => break opened,
         }
     };

@@ -8,8 +8,13 @@
 //! A semaphore counts when its writer has closed it or has renamed it into its place (`IN_CLOSE_WRITE`,
 //! `IN_MOVED_TO`). One that only a scan has found counts when it has stayed the same for [`Timing::settle`], unless it
 //! was seen being opened here and has not been closed. It is handed out once; again only after it has changed.
+//!
+//! Events do not tell all: one closes a file that another still writes, or that has the name no more. So what is handed out
+//! is opened with a read lease ([`Finder::open`]), which the kernel refuses while anybody has it open for writing, and must be
+//! as it was found; otherwise it settles again. The lease also shows that what was opened here needs no close (link(2), mknod(2),
+//! truncate(2)), or that its event was lost.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
@@ -27,6 +32,7 @@ use super::pattern::Pattern;
 use stage::calls;
 use stage::error::StageError;
 use stage::semaphore::Identity;
+use storage::lease::Unwritten;
 
 /// How long things take to be believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +68,8 @@ pub struct Finder {
     inotify: Option<OwnedFd>,
     /// Watch descriptor → directory relative to the root.
     watches: HashMap<i32, PathBuf>,
-    /// Being written here, as far as events tell.
-    open: HashSet<PathBuf>,
+    /// Being written here, as far as events tell, with the inode that had the name.
+    open: HashMap<PathBuf, Option<u64>>,
     /// Found by a scan, and since when they are the same.
     settling: HashMap<PathBuf, (Identity, Instant)>,
     /// Handed out.
@@ -76,6 +82,8 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE)
     .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::EXCL_UNLINK)
     .union(WatchFlags::ONLYDIR);
 
 impl Finder {
@@ -98,7 +106,7 @@ impl Finder {
             timing,
             inotify,
             watches: HashMap::new(),
-            open: HashSet::new(),
+            open: HashMap::new(),
             settling: HashMap::new(),
             given: HashMap::new(),
             scanned: None,
@@ -129,13 +137,32 @@ impl Finder {
         self.scanned = None;
     }
 
+    /// Opens a semaphore, to be read while nobody writes it. None if somebody has it open for writing.
+    ///
+    /// # Errors
+    /// It is not there any more, or is not ours to read.
+    pub fn open(&self, path: &Path) -> io::Result<Option<Unwritten<OwnedFd>>> {
+        // NONBLOCK: a FIFO that has come into the file's place must not hold this process.
+        let way = OFlags::RDONLY | OFlags::NONBLOCK;
+        let file = calls::open_beneath(self.root_fd.as_fd(), path, way, Mode::empty())?;
+        Ok(Unwritten::new(file))
+    }
+
+    /// Hands a semaphore out once more, when it has settled: it was being written, or is not as it was found.
+    pub fn settle_again(&mut self, path: &Path) {
+        self.given.remove(path);
+        if let Some(identity) = self.identify(path) {
+            self.settling.insert(path.to_owned(), (identity, Instant::now()));
+        }
+    }
+
     /// Semaphores that became whole; waits `most` for the first of them.
     pub fn next(&mut self, most: Duration) -> Result<Vec<Found>, StageError> {
         let mut found = Vec::new();
-        self.look(&mut found)?;
+        self.scan_and_collect(&mut found)?;
         if found.is_empty() {
             self.sleep(most);
-            self.look(&mut found)?;
+            self.scan_and_collect(&mut found)?;
         }
         Ok(found)
     }
@@ -150,7 +177,7 @@ impl Finder {
     ///
     /// In this order: the event of a semaphore that the scan has seen being written is older than the scan, and is heard before
     /// the semaphore can be handed out.
-    fn look(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
+    fn scan_and_collect(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
         if self.scanned.is_none_or(|at| at.elapsed() >= self.timing.rescan) {
             self.scan()?;
         }
@@ -172,6 +199,14 @@ impl Finder {
                 None => {}
             }
         }
+        found.retain(|one| {
+            // Opened again after the event for which it was to be handed out.
+            let is_open = self.open.contains_key(&one.path);
+            if is_open {
+                self.given.remove(&one.path);
+            }
+            !is_open
+        });
         Ok(())
     }
 
@@ -211,25 +246,31 @@ impl Finder {
         }
     }
 
-    /// Takes all events that are there.
+    /// Takes the events that are there by now. Those that come meanwhile may come faster than they are taken.
     fn events(&mut self, found: &mut Vec<Found>) -> Result<(), StageError> {
-        let Some(fd) = self.inotify.take() else { return Ok(()) };
+        let Some(fd) = &self.inotify else { return Ok(()) };
+        let wrong = |error| StageError::io("read events of inotify", &self.root, error);
+        let there = rustix::io::ioctl_fionread(fd).map_err(wrong)? as usize;
+        if there == 0 {
+            return Ok(());
+        }
         let mut seen = Vec::new();
-        let mut room = [MaybeUninit::uninit(); 16 << 10];
-        let mut reader = Reader::new(&fd, &mut room);
-        let ended = loop {
+        // With room for all of them, and to align them, they come in one piece.
+        let mut room = vec![MaybeUninit::uninit(); there + 8];
+        let mut reader = Reader::new(fd, &mut room);
+        loop {
             match reader.next() {
                 Ok(event) => {
                     let name = event.file_name().map(|name| OsString::from_vec(name.to_bytes().to_vec()));
                     seen.push((event.wd(), event.events(), name));
                 }
-                Err(Errno::AGAIN) => break Ok(()),
-                Err(Errno::INTR) => {}
-                Err(error) => break Err(error),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(wrong(error)),
             }
-        };
-        self.inotify = Some(fd);
-        ended.map_err(|error| StageError::io("read events of inotify", &self.root, error))?;
+            if reader.is_buffer_empty() {
+                break;
+            }
+        }
         for (wd, mask, name) in seen {
             self.event(wd, mask, name.as_deref(), found)?;
         }
@@ -253,6 +294,10 @@ impl Finder {
             self.watches.remove(&wd);
             return Ok(());
         }
+        if mask.contains(ReadFlags::MOVE_SELF) {
+            self.moved(wd);
+            return Ok(());
+        }
         let (Some(directory), Some(name)) = (self.watches.get(&wd), name) else { return Ok(()) };
         let level = directory.components().count();
         if !self.pattern.matches(level, name) {
@@ -273,14 +318,29 @@ impl Finder {
             }
         } else if mask.intersects(ReadFlags::CREATE | ReadFlags::MODIFY) {
             // A hard link is created and never closed; the next scan finds it, and it settles.
-            let written =
-                mask.contains(ReadFlags::MODIFY) || self.identify(&path).is_some_and(|at| at.size == 0);
-            if written {
+            let at = self.identify(&path);
+            if mask.contains(ReadFlags::MODIFY) || at.is_some_and(|at| at.size == 0) {
                 self.settling.remove(&path);
-                self.open.insert(path);
+                self.open.insert(path, at.map(|at| at.ino));
             }
         }
         Ok(())
+    }
+
+    /// A directory that is watched has another name: its events, and those of the directories in it, tell nothing of the old
+    /// one. A scan watches it anew where it belongs.
+    fn moved(&mut self, wd: i32) {
+        let Some(from) = self.watches.get(&wd).cloned() else { return };
+        let Some(inotify) = &self.inotify else { return };
+        self.watches.retain(|wd, path| {
+            let stays = !path.starts_with(&from);
+            if !stays {
+                // At worst its events go to nobody.
+                let _ = inotify::remove_watch(inotify, *wd);
+            }
+            stays
+        });
+        self.scanned = None;
     }
 
     fn scan(&mut self) -> Result<(), StageError> {
@@ -290,7 +350,7 @@ impl Finder {
         let gone: Vec<PathBuf> = self
             .given
             .keys()
-            .chain(&self.open)
+            .chain(self.open.keys())
             .filter(|path| self.identify(path).is_none())
             .cloned()
             .collect();
@@ -339,7 +399,11 @@ impl Finder {
     /// A semaphore that a scan has found.
     fn note(&mut self, path: PathBuf) {
         let Some(identity) = self.identify(&path) else { return };
-        if self.open.contains(&path) || self.given.get(&path) == Some(&identity) {
+        if self.open.get(&path).is_some_and(|ino| *ino == Some(identity.ino) && !self.is_unwritten(&path)) {
+            return;
+        }
+        self.open.remove(&path);
+        if self.given.get(&path) == Some(&identity) {
             return;
         }
         let now = Instant::now();
@@ -347,6 +411,11 @@ impl Finder {
         if settling.0 != identity {
             *settling = (identity, now);
         }
+    }
+
+    /// Does the kernel vouch for it that nobody has this open for writing?
+    fn is_unwritten(&self, path: &Path) -> bool {
+        self.open(path).is_ok_and(|file| file.is_some_and(|file| file.is_certain()))
     }
 
     fn watch_directory(&mut self, directory: &OwnedFd, relative: &Path) {

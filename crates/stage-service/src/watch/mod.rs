@@ -177,7 +177,7 @@ impl<'a> Watch<'a> {
         happened.extend(self.finder.notes().into_iter().map(Happened::Note));
         while let Some(one) = found.next() {
             match self.obey(&one) {
-                Ok(obeyed) => happened.push(obeyed),
+                Ok(obeyed) => happened.extend(obeyed),
                 Err(error) if is_gone(&error) => {
                     // The server is gone: semaphores wait where they are.
                     for waiting in std::iter::once(one).chain(found) {
@@ -199,22 +199,22 @@ impl<'a> Watch<'a> {
         Ok(happened)
     }
 
-    fn obey(&mut self, found: &Found) -> Result<Happened, StageError> {
-        let root = self.finder.root_fd().as_fd();
-        let set = Set::read(root, &found.path, &self.pattern, self.orders.lists)?;
+    /// None if the semaphore is being written or has changed: then it is found again.
+    fn obey(&mut self, found: &Found) -> Result<Option<Happened>, StageError> {
+        let Some(set) = self.read(found)? else { return Ok(None) };
         let trigger = found.path.clone();
         let specs = self.specs(&set, found)?;
         if self.orders.keep_trigger && self.all_there(&specs)? {
-            return Ok(Happened::AlreadyThere { trigger });
+            return Ok(Some(Happened::AlreadyThere { trigger }));
         }
         // After a crash between the end of the jobs and the end of the semaphore, the sources of a move are gone.
         if specs.len() > 1 && self.moved_before(&specs)? {
             self.remove(&found.path, found.identity)?;
-            return Ok(Happened::AlreadyThere { trigger });
+            return Ok(Some(Happened::AlreadyThere { trigger }));
         }
         let earlier = self.earlier(&specs)?;
         if earlier.is_none() {
-            set.check(root, &found.path)?;
+            set.check(self.finder.root_fd().as_fd(), &found.path)?;
         }
         let mut jobs = Vec::new();
         for spec in specs {
@@ -226,7 +226,31 @@ impl<'a> Watch<'a> {
         // The same jobs again, after the desk was gone for a time.
         sets.retain(|set| set.jobs != jobs);
         sets.push(under_way);
-        Ok(Happened::Submitted { trigger, jobs })
+        Ok(Some(Happened::Submitted { trigger, jobs }))
+    }
+
+    /// What a semaphore asks for; None if it is being written, or is not as it was found.
+    fn read(&mut self, found: &Found) -> Result<Option<Set>, StageError> {
+        let wrong = |error| StageError::io("read it", &found.path, error);
+        let list = match self.finder.open(&found.path) {
+            Ok(Some(file)) => file,
+            Ok(None) => {
+                self.finder.settle_again(&found.path);
+                return Ok(None);
+            }
+            // What it holds does not count, and it need not be ours to read.
+            Err(error) if !self.orders.lists && error.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Set::read(None, &found.path, &self.pattern).map(Some);
+            }
+            Err(error) => return Err(wrong(error)),
+        };
+        let set = Set::read(self.orders.lists.then_some(list.as_fd()), &found.path, &self.pattern);
+        // After it was read, because there may be no leases.
+        if Identity::of(&calls::stat(list.as_fd()).map_err(wrong)?) != found.identity {
+            self.finder.settle_again(&found.path);
+            return Ok(None);
+        }
+        set.map(Some)
     }
 
     /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the

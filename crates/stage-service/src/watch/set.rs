@@ -43,17 +43,12 @@ pub struct Set {
 }
 
 impl Set {
-    /// The set of the semaphore `trigger`, read beneath `root`.
+    /// The set of the semaphore `trigger`, with the list in it, if it is taken for one.
     ///
     /// # Errors
     /// It cannot be read, is no list, or vouches for nothing.
-    pub fn read(
-        root: BorrowedFd<'_>,
-        trigger: &Path,
-        pattern: &Pattern,
-        lists: bool,
-    ) -> Result<Self, StageError> {
-        let listed = if lists { listed(root, trigger)? } else { Vec::new() };
+    pub fn read(list: Option<BorrowedFd<'_>>, trigger: &Path, pattern: &Pattern) -> Result<Self, StageError> {
+        let listed = list.map_or(Ok(Vec::new()), |file| listed(file, trigger))?;
         let directory = trigger.parent().unwrap_or(Path::new(""));
         let vouches = pattern.vouches(trigger.file_name().unwrap_or_default());
         if listed.is_empty() {
@@ -177,8 +172,8 @@ fn split(directory: &Path, vouches: &Vouches, path: &Path) -> (PathBuf, PathBuf)
     (directory.join(first), names.as_path().to_owned())
 }
 
-fn listed(root: BorrowedFd<'_>, trigger: &Path) -> Result<Vec<Listed>, StageError> {
-    let contents = contents(root, trigger).map_err(|error| StageError::io("read it", trigger, error))?;
+fn listed(file: BorrowedFd<'_>, trigger: &Path) -> Result<Vec<Listed>, StageError> {
+    let contents = contents(file).map_err(|error| StageError::io("read it", trigger, error))?;
     list::parse(&contents).map_err(|bad| {
         StageError::invalid(
             format!("{}: {bad}", shown(trigger)),
@@ -187,14 +182,13 @@ fn listed(root: BorrowedFd<'_>, trigger: &Path) -> Result<Vec<Listed>, StageErro
     })
 }
 
-fn contents(root: BorrowedFd<'_>, trigger: &Path) -> std::io::Result<Vec<u8>> {
-    let file = open(root, trigger)?;
-    let size = calls::stat(file.as_fd())?.stx_size;
+fn contents(file: BorrowedFd<'_>) -> std::io::Result<Vec<u8>> {
+    let size = calls::stat(file)?.stx_size;
     if size > LIST_MAX {
         return Err(std::io::Error::other(format!("{size} bytes are too many for a list")));
     }
     let mut contents = vec![0; size as usize];
-    let read = calls::read_at(file.as_fd(), &mut contents, 0)?;
+    let read = calls::read_at(file, &mut contents, 0)?;
     contents.truncate(read);
     Ok(contents)
 }
@@ -282,7 +276,8 @@ mod tests {
     }
 
     fn read(root: &OwnedFd, trigger: &str, pattern: &str) -> Result<Set, StageError> {
-        Set::read(root.as_fd(), Path::new(trigger), &Pattern::parse(pattern).expect("a pattern"), true)
+        let list = open(root.as_fd(), Path::new(trigger)).expect("opens");
+        Set::read(Some(list.as_fd()), Path::new(trigger), &Pattern::parse(pattern).expect("a pattern"))
     }
 
     #[test]

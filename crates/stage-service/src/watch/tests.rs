@@ -2,8 +2,11 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use rustix::fs::FileType;
 
 use super::*;
 use crate::testing::Still;
@@ -92,6 +95,114 @@ fn one_that_a_scan_sees_before_its_event_is_heard_waits_for_its_end_as_well() {
     }
     drop(file);
     assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
+#[test]
+fn one_that_is_opened_again_waits_for_its_end_as_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut finder = finder(folder.path(), "*.done", HOUR, HOUR);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    let at = folder.path().join("a.done");
+    fs::write(&at, "whole\n").unwrap();
+    let mut file = fs::File::create(&at).unwrap();
+    file.write_all(b"half").unwrap();
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), [], "it is open for writing again");
+    }
+    drop(file);
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
+#[test]
+fn the_end_of_a_file_that_had_the_name_before_is_not_the_end_of_this() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut finder = finder(folder.path(), "*.done", HOUR, HOUR);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    let at = folder.path().join("a.done");
+    let before = fs::File::create(&at).unwrap();
+    fs::remove_file(&at).unwrap();
+    let mut file = fs::File::create(&at).unwrap();
+    file.write_all(b"half").unwrap();
+    drop(before);
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), [], "it is open for writing");
+    }
+    drop(file);
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
+#[test]
+fn what_happens_in_a_directory_that_was_renamed_tells_nothing_of_its_old_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut finder = finder(folder.path(), "run-*/ckpt-*/DONE", HOUR, HOUR);
+    fs::create_dir_all(at("run-1/ckpt-7")).unwrap();
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    fs::rename(at("run-1"), at("old-1")).unwrap();
+    fs::create_dir_all(at("run-1/ckpt-7")).unwrap();
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    let mut file = fs::File::create(at("run-1/ckpt-7/DONE")).unwrap();
+    file.write_all(b"half").unwrap();
+    fs::write(at("old-1/ckpt-7/DONE"), "").unwrap();
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), [], "it is open for writing");
+    }
+    drop(file);
+    assert_eq!(find(&mut finder, 1), [Path::new("run-1/ckpt-7/DONE")]);
+}
+
+/// Semaphores that nobody closes, although the events of their making look as if somebody had opened them.
+#[test]
+fn what_needs_no_close_is_found_by_a_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut finder = finder(folder.path(), "*.done", SOON, SOON);
+    fs::write(at("empty"), "").unwrap();
+    fs::write(at("cut.done"), "contents").unwrap();
+    assert_eq!(find(&mut finder, 1), [Path::new("cut.done")]);
+    fs::hard_link(at("empty"), at("linked.done")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("made.done"), FileType::RegularFile, Mode::RUSR, 0).unwrap();
+    // truncate(2), without a descriptor.
+    assert!(
+        std::process::Command::new("python3")
+            .args(["-c", "import os, sys; os.truncate(sys.argv[1], 1)"])
+            .arg(at("cut.done"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    let all = ["cut.done", "linked.done", "made.done"].map(PathBuf::from);
+    assert_eq!(find(&mut finder, 3), all);
+    assert!(finder.is_quiet());
+}
+
+/// The kernel grants a lease to the owner and to root alone.
+#[test]
+fn events_alone_tell_of_the_semaphores_of_another_user() {
+    use rustix::process::Uid;
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP the semaphores of another user: it takes root to become one");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut finder = finder(folder.path(), "*.done", SOON, SOON);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    fs::write(at("other"), "").unwrap();
+    fs::hard_link(at("other"), at("a.done")).unwrap();
+    let mut finder = std::thread::scope(|scope| {
+        let as_nobody = scope.spawn(|| {
+            // Of this thread alone.
+            rustix::thread::set_thread_uid(Uid::from_raw(65534)).unwrap();
+            for _ in 0..20 {
+                assert_eq!(finder.next(SOON).unwrap(), [], "it may be open");
+            }
+            finder
+        });
+        as_nobody.join().unwrap()
+    });
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")], "of one's own it is known");
 }
 
 #[test]
@@ -191,6 +302,40 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
     desk.set(1, State::Done);
     assert!(matches!(next(&mut watch), Happened::Durable { .. }));
     assert!(watch.is_idle());
+}
+
+/// Half a list vouches for half a set: the other half would stay for ever, with no semaphore.
+#[test]
+fn a_list_that_anybody_still_writes_is_not_obeyed() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::remove_file(at("x.done")).unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    let mut writer = fs::File::create(at("x.done")).unwrap();
+    writer.write_all(b"a\n").unwrap();
+    for _ in 0..20 {
+        // The end of another's writing, as of touch(1).
+        drop(fs::OpenOptions::new().append(true).open(at("x.done")).unwrap());
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+    assert!(!watch.is_idle());
+    writer.write_all(b"b\n").unwrap();
+    drop(writer);
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+}
+
+#[test]
+fn a_semaphore_that_is_not_as_it_was_found_is_found_again() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let found = std::iter::repeat_with(|| watch.finder.next(SOON).unwrap()).find(|found| !found.is_empty());
+    let found = found.unwrap().remove(0);
+    renamed_into_place(&at("x.done"), "a\n");
+    assert_eq!(watch.obey(&found).unwrap(), None);
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
+    assert_eq!(desk.specs().len(), 1);
 }
 
 #[test]
