@@ -161,8 +161,22 @@ fn ran(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A number of a loop device that no other drive of this process has, nor one of a process that was killed.
-fn free_number() -> u32 {
+/// Attaches a file as a loop device of this number.
+pub fn attach(number: u32, file: &Path) -> String {
+    let device = format!("/dev/loop{number}");
+    for _ in 0..100 {
+        let attached = tool("losetup").arg(&device).arg(file).output().expect("losetup");
+        if attached.status.success() {
+            return device;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{device} cannot be attached")
+}
+
+/// A number of a loop device that no other drive of this process has, nor one of a process that was killed. None of those that
+/// are given to who asks for a free one, so that it can be attached again: a mover knows a mount by its device.
+pub fn free_number() -> u32 {
     let next = || NUMBERS.fetch_add(1, Ordering::Relaxed) % 64 + 64 * (1 + std::process::id() % 64);
     let is_free = |number: &u32| !Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists();
     std::iter::repeat_with(next).take(64).find(is_free).expect("a loop device that is not attached")
@@ -198,7 +212,7 @@ impl Drive {
             assert!(waited < 6000, "nbdfuse shows no file");
             std::thread::sleep(Duration::from_millis(10));
         }
-        let device = this.attach(&file);
+        let device = attach(this.number, &file);
         this.loop_device = Some(device.clone());
         if file_system == "xfs" {
             ran("mkfs.xfs", &["-q", "-K", &device]);
@@ -213,19 +227,6 @@ impl Drive {
         let options: &[&str] = if file_system == "ext4-writeback" { &writeback } else { &[] };
         ran("mount", &[options, &[&device, &this.point.to_string_lossy()]].concat());
         this
-    }
-
-    /// Attaches a file as this drive's loop device, which is the same each time: a mover knows a mount by its device.
-    fn attach(&self, file: &Path) -> String {
-        let device = format!("/dev/loop{}", self.number);
-        for _ in 0..100 {
-            let attached = tool("losetup").arg(&device).arg(file).output().expect("losetup");
-            if attached.status.success() {
-                return device;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{device} cannot be attached")
     }
 
     /// Takes the drive away. What it had is in the host's log.
@@ -254,7 +255,7 @@ impl Drive {
         for (n, piece) in image {
             file.write_all_at(piece, (n * PIECE) as u64).unwrap();
         }
-        let device = self.attach(&path);
+        let device = attach(self.number, &path);
         ran("mount", &[&device, &self.point.to_string_lossy()]);
         Mounted(self.point.clone(), device)
     }
