@@ -195,7 +195,7 @@ impl BlockScan {
     /// The next block's number and pairs; None after the last.
     ///
     /// # Errors
-    /// Of reading; [`GraphError::Corrupt`] for a block that is not as written.
+    /// [`GraphError::Io`] if a block cannot be read; [`GraphError::Corrupt`] if a block is not what was written.
     pub fn next_block(&mut self) -> Result<Option<(u64, Pairs<'_>)>, GraphError> {
         if self.next == self.end {
             return Ok(None);

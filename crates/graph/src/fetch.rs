@@ -274,7 +274,8 @@ impl<'a> Fetcher<'a> {
     /// Closes the open request and waits until everything asked for has been visited.
     ///
     /// # Errors
-    /// Of reading; [`GraphError::Corrupt`] for a page whose checksum does not fit.
+    /// [`GraphError::Io`] if a request cannot be submitted or a read fails; [`GraphError::Corrupt`] if a page's checksum does not
+    /// fit or a vertex on it is not one of the graph.
     pub fn finish(&mut self, visit: &mut impl FnMut(VertexId, u64, &[u8])) -> Result<(), GraphError> {
         self.close();
         while on_engine!(&self.engine, engine => engine.in_flight()) > 0 {

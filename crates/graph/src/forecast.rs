@@ -61,7 +61,7 @@ pub struct DriveFigures {
 /// Reads of the graph's device for less than half a second.
 ///
 /// # Errors
-/// Of reading.
+/// [`GraphError::Io`] with the graph's path if no engine can be set up or a read fails.
 pub fn measure(graph: &Fwg) -> Result<DriveFigures, GraphError> {
     let began = Instant::now();
     let pages = graph.header().file_bytes / PAGE_BYTES;

@@ -121,7 +121,7 @@ impl ResultsWriter {
     /// Begins a file.
     ///
     /// # Errors
-    /// Of making it.
+    /// [`GraphError::Io`] if the partial file cannot be made; [`GraphError::Busy`] if another process writes the same file.
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         Ok(Self::on(Place::file(path)?, ResultsHeader::new(vertices, source)))
     }
@@ -130,7 +130,7 @@ impl ResultsWriter {
     /// whichever way, it is gone.
     ///
     /// # Errors
-    /// Of making it.
+    /// [`GraphError::External`] if the file cannot be made in `folder`.
     pub fn unnamed(folder: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         let header = ResultsHeader::new(vertices, source);
         let [_, _, end] = header.offsets();
@@ -146,7 +146,7 @@ impl ResultsWriter {
     /// Adds the next vertex: its parent and level, or None if it was not reached.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Io`] with the path and the offset if a full buffer cannot be written.
     ///
     /// # Panics
     /// If there are more vertices than were promised.
@@ -165,7 +165,7 @@ impl ResultsWriter {
     /// Completes the file and puts it into its place.
     ///
     /// # Errors
-    /// Of writing, syncing or renaming.
+    /// [`GraphError::Io`] with the path if the file cannot be written, synced or renamed.
     ///
     /// # Panics
     /// If vertices are missing.
@@ -216,7 +216,8 @@ impl TreeWriter {
     /// Begins a file.
     ///
     /// # Errors
-    /// Of making it.
+    /// [`GraphError::Io`] if the partial file cannot be made; [`GraphError::Busy`] if another process writes the same file;
+    /// [`GraphError::Parquet`] if a table cannot be begun.
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         if Self::is_table(path) {
             TableWriter::create(path, vertices, source).map(|table| Self::Table(Box::new(table)))
@@ -228,7 +229,7 @@ impl TreeWriter {
     /// Adds the next vertex: its parent and level, or None if it was not reached.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Io`] if a full buffer cannot be written; [`GraphError::Parquet`] if a full group of rows of a table cannot.
     pub fn vertex(&mut self, found: Option<(VertexId, u32)>) -> Result<(), GraphError> {
         match self {
             Self::Raw(raw) => raw.vertex(found),
@@ -239,7 +240,7 @@ impl TreeWriter {
     /// Begins a file without a name ([`ResultsWriter::unnamed`]).
     ///
     /// # Errors
-    /// Of making it.
+    /// [`GraphError::External`] if the file cannot be made in `folder`.
     pub fn unnamed(folder: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         ResultsWriter::unnamed(folder, vertices, source).map(|raw| Self::Raw(Box::new(raw)))
     }
@@ -247,7 +248,8 @@ impl TreeWriter {
     /// Completes the file, and puts it into its place; what is in it, if it has no name.
     ///
     /// # Errors
-    /// Of writing, syncing or renaming.
+    /// [`GraphError::Io`] if the file cannot be written, synced or renamed; [`GraphError::Parquet`] if the end of a table cannot
+    /// be written; the errors of [`Results::open`] if a file without a name cannot be read back.
     pub fn finish(self) -> Result<Option<Results>, GraphError> {
         match self {
             Self::Raw(raw) => raw.into_results(),
@@ -269,7 +271,9 @@ impl Results {
     /// Opens a file of results.
     ///
     /// # Errors
-    /// Of reading; if it is no such file, of a newer version, truncated or corrupt.
+    /// [`GraphError::Io`] if the file cannot be opened or read; [`GraphError::NotResults`], [`GraphError::NewerVersion`],
+    /// [`GraphError::Truncated`] or [`GraphError::Corrupt`] if it is not a whole and sound file of results that this version
+    /// reads.
     pub fn open(path: &Path) -> Result<Self, GraphError> {
         Self::of(File::open(path).map_err(|source| GraphError::io("open", path, source))?, path)
     }
@@ -341,7 +345,7 @@ impl Results {
     /// Reads all vertices in order: a call for each with its number, and its parent and level if it was reached.
     ///
     /// # Errors
-    /// Of reading, or of a page whose checksum does not fit.
+    /// [`GraphError::Io`] if the file cannot be read; [`GraphError::Corrupt`] if the checksum of a page does not fit.
     pub fn scan(&self, mut each: impl FnMut(VertexId, Option<(VertexId, u32)>)) -> Result<(), GraphError> {
         let width = self.header.width;
         let (step, none) = (PART_BYTES / 8, u64::MAX >> (64 - 8 * width.bytes()));

@@ -97,7 +97,7 @@ impl Validator {
     /// Loads results, and makes the checks that need no edges.
     ///
     /// # Errors
-    /// Of reading.
+    /// [`GraphError::Io`] if the results cannot be read; [`GraphError::Corrupt`] if the checksum of a page of them does not fit.
     pub fn new(results: &Results, directed: bool) -> Result<Self, GraphError> {
         let header = results.header();
         let vertices = header.vertices as usize;

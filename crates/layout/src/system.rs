@@ -25,6 +25,10 @@ use crate::error::ProgramError;
 use crate::held::{Held, Identity};
 use crate::interrupts;
 
+/// How often something that may pass by itself (udev looks at each device that was just closed) is tried again, after a
+/// [`System::pause`].
+pub(crate) const TRIES: u32 = 40;
+
 /// What is to be done with a drive, and so what has to be ruled out first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -81,19 +85,19 @@ pub trait System: fmt::Debug + Send {
     /// Removes a file durably.
     ///
     /// # Errors
-    /// The kernel's; that it is not there is none.
+    /// An [`io::Error`] if the file cannot be removed or its directory cannot be synced. A missing file is no error.
     fn remove_file(&mut self, file: &Path) -> io::Result<()>;
 
     /// Makes a directory, and those above it, for the owner only.
     ///
     /// # Errors
-    /// The kernel's; that it is there is none.
+    /// An [`io::Error`] if a directory cannot be made. A directory that exists already is no error.
     fn make_directory(&mut self, directory: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// The kernel's; that it is not there is none.
+    /// An [`io::Error`] if the directory is not empty or cannot be removed. A missing directory is no error.
     fn remove_directory(&mut self, directory: &Path) -> io::Result<()>;
 
     /// Writes a setting of the kernel.
@@ -102,7 +106,7 @@ pub trait System: fmt::Debug + Send {
     /// Writes zeros to parts of a device that nobody else holds, and returns when they are durable.
     ///
     /// # Errors
-    /// The kernel's: EBUSY where somebody holds it.
+    /// An [`io::Error`] if the device cannot be opened, written or synced: EBUSY if it is held elsewhere.
     fn zero(&mut self, device: &Held, ranges: &[Range<u64>]) -> io::Result<()>;
 
     /// Runs a program to its end; what it printed.

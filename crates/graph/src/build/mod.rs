@@ -91,9 +91,11 @@ pub const BUILD_PHASES: [&str; 4] = ["reading edges", "sorting edges", "renumber
 /// Builds the graph of `list` at `path`.
 ///
 /// # Errors
-/// Of reading and writing, a full disk and corrupt input among them; [`GraphError::Memory`];
-/// [`GraphError::Busy`] if the same graph is being built; [`GraphError::WouldReplace`] if something
-/// else than a graph is at `path`.
+/// [`GraphError::Io`] if a file cannot be read or written, or the file system has no room for the graph; [`GraphError::External`]
+/// if temporary space fails; [`GraphError::Corrupt`] or [`GraphError::VertexTooLarge`] if the list is unsound;
+/// [`GraphError::Memory`] if the budget is too small; [`GraphError::Invalid`] if the options or a degree exceed what the format
+/// holds; [`GraphError::Busy`] if the same graph is being built; [`GraphError::WouldReplace`] if something other than a graph is
+/// at `path`, or its work directory belongs to another user; [`GraphError::Interrupted`] if `steps` asks to stop.
 pub fn build(
     list: &EdgeList,
     path: &Path,

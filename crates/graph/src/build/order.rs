@@ -25,7 +25,7 @@ const HUB: u64 = 16;
 /// The order for sorted arcs. `numbers` has the degrees of their sources.
 ///
 /// # Errors
-/// Of reading.
+/// [`GraphError::Io`] if a block cannot be read; [`GraphError::Corrupt`] if a block is not what was written.
 pub fn choose(arcs: &EdgeList, numbers: &Numbers, directed: bool) -> Result<Order, GraphError> {
     let header = arcs.header();
     let highest = numbers.runs().next().map_or(0, |(degree, _)| degree);
@@ -39,7 +39,7 @@ pub fn choose(arcs: &EdgeList, numbers: &Numbers, directed: bool) -> Result<Orde
 /// Whether most edges of a list lead to a close number.
 ///
 /// # Errors
-/// Of reading.
+/// [`GraphError::Io`] if a block cannot be read; [`GraphError::Corrupt`] if a block is not what was written.
 pub fn are_close(list: &EdgeList) -> Result<bool, GraphError> {
     let header = list.header();
     let (blocks, reach) = (header.blocks(), header.vertices / CLOSE_SHARE);

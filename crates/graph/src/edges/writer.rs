@@ -101,8 +101,8 @@ impl EdgeWriter {
     /// Adds pairs.
     ///
     /// # Errors
-    /// Of writing; [`GraphError::VertexTooLarge`] for a vertex that is not below the number of vertices, or does not fit
-    /// the width.
+    /// [`GraphError::Io`] if an earlier block cannot be written; [`GraphError::VertexTooLarge`] for a vertex that is not below
+    /// the number of vertices, or does not fit the width.
     pub fn extend(&mut self, pairs: &[(VertexId, VertexId)]) -> Result<(), GraphError> {
         let most = self.layout.pairs_per_block();
         let mut rest = pairs;
@@ -142,7 +142,7 @@ impl EdgeWriter {
     /// Completes the list and gives the file its name.
     ///
     /// # Errors
-    /// Of writing, syncing or renaming.
+    /// [`GraphError::Io`] with the path if the file cannot be written, synced or renamed.
     pub fn finish(mut self) -> Result<EdgesHeader, GraphError> {
         if self.pairs > 0 {
             self.flush()?;

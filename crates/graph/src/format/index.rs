@@ -230,7 +230,8 @@ impl<'a> IndexCursor<'a> {
     /// The list of a vertex; an empty one for a vertex without neighbours.
     ///
     /// # Errors
-    /// Of reading the index, if it is not in memory; none otherwise.
+    /// [`GraphError::Io`] or [`GraphError::Corrupt`] if a windowed cursor cannot read a page of the index or its checksum does
+    /// not fit. A cursor on an index in memory never fails.
     pub fn list(&mut self, vertex: VertexId) -> Result<List, GraphError> {
         let frame = self.frame;
         if vertex >= frame.listed {

@@ -72,7 +72,7 @@ impl Fwg {
     /// Reads the checksums now: once their [memory](Self::memory_bytes) is planned, and before threads read pages.
     ///
     /// # Errors
-    /// Of reading; [`GraphError::Corrupt`] if they are not what was written.
+    /// [`GraphError::Io`] if the checksums cannot be read; [`GraphError::Corrupt`] if they are not what was written.
     pub fn load(&self) -> Result<(), GraphError> {
         self.sums().map(|_| ())
     }
@@ -236,7 +236,8 @@ impl Fwg {
     /// Reads the whole index into memory.
     ///
     /// # Errors
-    /// Of reading; [`GraphError::Corrupt`] if it contradicts the header or itself.
+    /// [`GraphError::Io`] if the index or the checksums cannot be read; [`GraphError::Corrupt`] if a checksum does not fit, or if
+    /// the index contradicts the header or itself.
     pub fn index(&self) -> Result<Index, GraphError> {
         let mut index = Index::empty(&self.header);
         self.walk_index(|bytes| index.push(bytes))?;
@@ -317,7 +318,8 @@ impl Fwg {
     /// Reads all stored numbers of input vertices, or the other way round, in order, a part at a time.
     ///
     /// # Errors
-    /// Of reading, and those of `part`.
+    /// [`GraphError::Io`] if the numbers cannot be read; [`GraphError::Corrupt`] if the checksum of a page of them does not fit;
+    /// any error that `part` returns.
     pub fn numbers(
         &self,
         kind: SectionKind,

@@ -100,7 +100,7 @@ impl FwgWriter {
     /// Begins the graph on a writable device; `path` is what messages call it. What lies there is lost.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Io`] if the first page cannot be cleared and synced; [`GraphError::Invalid`] as in [`FwgWriter::create`].
     pub fn on(device: Arc<dyn Device>, path: &Path, config: FwgConfig) -> Result<Self, GraphError> {
         Self::begin(Place::device(device, path)?, config)
     }
@@ -159,7 +159,8 @@ impl FwgWriter {
     /// Adds the next vertex with all its neighbours, ascending.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Io`] if a full buffer cannot be written; [`GraphError::Invalid`] for a degree above 2^32 − 1 in the given
+    /// order.
     ///
     /// # Panics
     /// As [`FwgWriter::begin_vertex`] and [`FwgWriter::neighbours`].
@@ -172,7 +173,8 @@ impl FwgWriter {
     /// likes.
     ///
     /// # Errors
-    /// Of writing; [`GraphError::Invalid`] for a degree above 2^32 − 1 in the given order.
+    /// [`GraphError::Io`] if a full buffer cannot be written; [`GraphError::Invalid`] for a degree above 2^32 − 1 in the given
+    /// order.
     ///
     /// # Panics
     /// If the vertex before it lacks neighbours, if there are more vertices than were promised, if a vertex that is not
@@ -206,7 +208,7 @@ impl FwgWriter {
     /// Adds neighbours of the present vertex.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Io`] with the path and the offset if a full buffer cannot be written.
     ///
     /// # Panics
     /// If they are not ascending, no vertices of the graph, or more than its degree.
@@ -242,7 +244,7 @@ impl FwgWriter {
     /// Adds the stored number of the next input vertex; all of them are due before the end in degree order, at any time.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Io`] with the path and the offset if a full buffer cannot be written.
     ///
     /// # Panics
     /// In the given order, or if there are more than vertices.
@@ -256,7 +258,7 @@ impl FwgWriter {
     /// Completes the file, syncs it and puts it into its place.
     ///
     /// # Errors
-    /// Of writing, syncing or renaming.
+    /// [`GraphError::Io`] with the path if the graph cannot be written or synced, or its file cannot be renamed.
     ///
     /// # Panics
     /// If vertices, neighbours or numbers are missing.

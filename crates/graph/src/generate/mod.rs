@@ -104,7 +104,9 @@ impl GraphSpec {
 /// Writes a graph as an edge list; the steps are chunks.
 ///
 /// # Errors
-/// Of writing; [`GraphError::Invalid`] for a scale above [`LARGEST_SCALE`], no edges a vertex, or more than 2^60 edges.
+/// [`GraphError::Io`] if the list cannot be made or written; [`GraphError::Busy`] if another process writes the same list;
+/// [`GraphError::Invalid`] for a scale above [`LARGEST_SCALE`], no edges a vertex, or more than 2^60 edges;
+/// [`GraphError::Interrupted`] if `steps` asks to stop.
 pub fn generate(spec: &GraphSpec, path: &Path, steps: &Steps) -> Result<EdgesHeader, GraphError> {
     check(spec)?;
     let config = EdgesConfig {

@@ -91,8 +91,11 @@ const BATCH: usize = 1 << 12;
 /// read a second time.
 ///
 /// # Errors
-/// Of reading and writing; [`GraphError::BadInput`];
-/// [`GraphError::Invalid`] if the format is not known, or is compressed and cannot be.
+/// [`GraphError::Io`] if `input` cannot be read or `output` cannot be written; [`GraphError::BadInput`] if a line, pair, list or
+/// row is malformed or names a vertex that is too large; [`GraphError::Truncated`] or [`GraphError::Corrupt`] if a GAP file is
+/// unsound; [`GraphError::Parquet`] if a Parquet file cannot be decoded; [`GraphError::Invalid`] if the format is not known,
+/// cannot be read through compression, or lacks two columns of whole numbers, or if there are more than 2^48 vertices;
+/// [`GraphError::Busy`] if another process writes `output`; [`GraphError::Interrupted`] if `steps` asks to stop.
 pub fn import(
     input: &Path,
     output: &Path,

@@ -69,7 +69,8 @@ impl TableWriter {
     /// Begins a file.
     ///
     /// # Errors
-    /// Of making it; [`GraphError::Busy`] if another process writes the same one.
+    /// [`GraphError::Io`] if the partial file cannot be made; [`GraphError::Busy`] if another process writes the same file;
+    /// [`GraphError::Parquet`] if the table cannot be begun.
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         let failed = |source| GraphError::Parquet { operation: WRITTEN, path: path.to_owned(), source };
         let fact = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
@@ -90,7 +91,7 @@ impl TableWriter {
     /// Adds the next vertex: its parent and level, or None if it was not reached.
     ///
     /// # Errors
-    /// Of writing.
+    /// [`GraphError::Parquet`] with the path if a full group of rows cannot be written.
     ///
     /// # Panics
     /// If there are more vertices than were promised.
@@ -108,7 +109,8 @@ impl TableWriter {
     /// Completes the file and puts it into its place.
     ///
     /// # Errors
-    /// Of writing, syncing or renaming.
+    /// [`GraphError::Parquet`] if the last rows or the table's footer cannot be written; [`GraphError::Io`] if the file cannot be
+    /// synced or renamed.
     ///
     /// # Panics
     /// If vertices are missing.

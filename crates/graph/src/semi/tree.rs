@@ -22,7 +22,8 @@ pub(super) fn memory_bytes(vertices: u64) -> u64 {
 /// Passes the parent and the level of each vertex on, in the order of the input. `memory` is what may be taken.
 ///
 /// # Errors
-/// Of reading the numbers, and those of `each`; [`GraphError::Interrupted`] once `stop` is set.
+/// [`GraphError::Io`] or [`GraphError::Corrupt`] if the numbers cannot be read or a checksum does not fit; any error that `each`
+/// returns; [`GraphError::Interrupted`] once `stop` is set.
 pub fn in_input_order(
     graph: &Fwg,
     mut parents: Vec<u32>,

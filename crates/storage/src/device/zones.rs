@@ -75,12 +75,13 @@ pub trait Zoned: Send + Sync + Debug {
     /// The first zones from that which has the byte at `from` on, at most `most` and at least one.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An [`io::Error`] if the drive cannot report its zones: `InvalidData` if the type or condition of a zone is not known.
     fn report(&self, from: u64, most: usize) -> io::Result<Vec<Zone>>;
     /// Has whole sequential zones begin again. What they hold is lost.
     ///
     /// # Errors
-    /// The kernel's; `PermissionDenied` where the device was opened for reading.
+    /// `PermissionDenied` if the device is open for reading only; `InvalidInput` if the range ends beyond the device; the
+    /// kernel's error if it or the drive refuses the command.
     fn reset(&self, start: u64, length: u64) -> io::Result<()>;
     /// Makes whole sequential zones full, so that they are no longer open.
     ///
