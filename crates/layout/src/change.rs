@@ -20,7 +20,7 @@ use crate::interrupts;
 use crate::knobs;
 use crate::label::{self, Label};
 use crate::spec::Filesystem;
-use crate::system::System;
+use crate::system::{System, TRIES};
 use crate::volumes;
 
 pub use crate::drive::DriveId;
@@ -172,9 +172,6 @@ impl fmt::Display for Change {
 
 /// Why a change could not be undone: for people, a reason each.
 pub(crate) type Obstruction = String;
-
-/// How often something that may pass by itself (udev looks at each device that was just closed) is tried again.
-pub(crate) const TRIES: u32 = 40;
 
 impl Change {
     /// The drives that it changes.

@@ -66,8 +66,10 @@ impl DriveId {
         Self::named(system, &name).ok_or_else(none)
     }
 
-    /// The drive of a kernel name. Asked before and after each step, so that nothing else is read of it.
+    /// The drive of a kernel name. Runs before and after each step, so it reads only what is compared.
     fn named(system: &Sysfs, name: &str) -> Option<Self> {
+        // A path of an NVMe drive with several paths has no number, and is not a drive.
+        system.number(name)?;
         let whole = system.disk_of(name)?;
         let sectors = |file: &str| -> Option<u64> {
             let text = system.text(format!("/sys/class/block/{name}/{file}"))?;
@@ -140,7 +142,7 @@ pub(crate) fn sequence(system: &Sysfs, disk: &str) -> Option<u64> {
     system.text(format!("/sys/class/block/{disk}/diskseq"))?.parse().ok()
 }
 
-/// What is behind a loop device, which no other disk has a `loop` for.
+/// The backing file of a loop device; None for other disks.
 fn backing(system: &Sysfs, name: &str) -> Option<BackingFile> {
     system.text(format!("/sys/class/block/{name}/loop/backing_file"))?;
     let file = File::open(system.at_root(node(name))).ok()?;
@@ -169,10 +171,12 @@ mod tests {
             fs::create_dir_all(directory).expect("a directory");
         }
         for (file, text) in [
+            ("dev", "8:0"),
             ("size", "4096"),
             ("diskseq", "7"),
             ("wwid", "naa.5"),
             ("device/serial", "S9"),
+            ("sda1/dev", "8:1"),
             ("sda1/partition", "1"),
             ("sda1/size", "1024"),
             ("sda1/start", "2048"),
@@ -194,5 +198,7 @@ mod tests {
         let part = DriveId { name: "sda1".to_owned(), size_bytes, start_bytes: Some(2048 * 512), ..whole };
         assert_eq!(DriveId::named(&system, "sda1"), Some(part));
         assert_eq!(DriveId::named(&system, "sdb"), None);
+        fs::remove_file(disk.join("dev")).expect("a file");
+        assert_eq!(DriveId::named(&system, "sda"), None, "as a path of an NVMe drive with several");
     }
 }

@@ -12,10 +12,9 @@ use std::os::unix::fs::FileExt;
 
 use storage::safety::magic_of;
 
-use crate::change::TRIES;
 use crate::held::Held;
 use crate::spec::Filesystem;
-use crate::system::System;
+use crate::system::{System, TRIES};
 
 /// A kind of mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,13 +13,13 @@ use std::path::Path;
 
 use storage::sysfs::Sysfs;
 
-use crate::change::{BackingDevice, Change, TRIES};
+use crate::change::{BackingDevice, Change};
 use crate::drive::DriveId;
 use crate::error::{LayoutError, ProgramError};
 use crate::held::Held;
 use crate::label;
 use crate::spec::{Filesystem, LayoutKind, LayoutSpec};
-use crate::system::System;
+use crate::system::{System, TRIES};
 use crate::volumes;
 
 /// What a file system is made on.

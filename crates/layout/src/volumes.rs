@@ -11,12 +11,11 @@ use std::path::{Path, PathBuf};
 
 use storage::sysfs::Sysfs;
 
-use crate::change::TRIES;
 use crate::drive::{DriveId, node};
 use crate::error::{LayoutError, ProgramError};
 use crate::held::Held;
 use crate::label::{self, Label};
-use crate::system::System;
+use crate::system::{System, TRIES};
 
 /// The kernel names of md devices that hold members with that UUID: none where it is stopped, one where it is
 /// whole, more only while udev is at work.

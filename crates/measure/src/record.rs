@@ -407,6 +407,14 @@ pub struct CpuCounts {
     pub block_softirqs: u64,
 }
 
+impl CpuCounts {
+    /// All of its time, idle and stolen time included, milliseconds.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.user_ms + self.system_ms + self.irq_ms + self.idle_ms + self.steal_ms
+    }
+}
+
 /// flashwright's own process, after minus before (getrusage(2)).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessCounts {

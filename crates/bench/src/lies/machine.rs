@@ -152,7 +152,8 @@ fn generator(evidence: &Evidence<'_>) -> Option<Warning> {
 
 fn steal(evidence: &Evidence<'_>) -> Option<Warning> {
     let cpus = &evidence.record.cpus;
-    let (stolen, all): (u64, u64) = (cpus.iter().map(|c| c.steal_ms).sum(), cpus.iter().map(time_ms).sum());
+    let (stolen, all): (u64, u64) =
+        (cpus.iter().map(|c| c.steal_ms).sum(), cpus.iter().map(CpuCounts::time_ms).sum());
     let ratio = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     if stolen >= STEAL_FLOOR_MS && ratio(stolen, all) >= STEAL_LIMIT {
         let message = format!(
@@ -166,11 +167,11 @@ fn steal(evidence: &Evidence<'_>) -> Option<Warning> {
     let worst = cpus
         .iter()
         .filter(|c| jobs_on.contains(&c.cpu))
-        .find(|c| c.steal_ms >= STEAL_FLOOR_MS && ratio(c.steal_ms, time_ms(c)) >= STEAL_LIMIT_ONE_CPU)?;
+        .find(|c| c.steal_ms >= STEAL_FLOOR_MS && ratio(c.steal_ms, c.time_ms()) >= STEAL_LIMIT_ONE_CPU)?;
     let message = format!(
         "{} ms of {} ms of CPU {}, which ran a job, were stolen (limit {})",
         worst.steal_ms,
-        time_ms(worst),
+        worst.time_ms(),
         worst.cpu,
         units::percent(STEAL_LIMIT_ONE_CPU),
     );
@@ -216,15 +217,10 @@ fn idle_of_a_jobs_cpus(record: &RunRecord) -> Option<f64> {
             None => job.seen_on.is_empty() || job.seen_on.contains(&cpu.cpu),
         };
         let cpus = || record.cpus.iter().filter(ran_on);
-        let all: u64 = cpus().map(time_ms).sum();
+        let all: u64 = cpus().map(CpuCounts::time_ms).sum();
         (all > 0).then(|| cpus().map(|cpu| cpu.idle_ms).sum::<u64>() as f64 / all as f64)
     };
     record.jobs.iter().filter_map(idle_of).max_by(f64::total_cmp)
-}
-
-/// All time of a CPU, idle and stolen time included, milliseconds.
-fn time_ms(cpu: &CpuCounts) -> u64 {
-    cpu.user_ms + cpu.system_ms + cpu.irq_ms + cpu.idle_ms + cpu.steal_ms
 }
 
 /// The CPUs that jobs were bound to, by number or by node, and those on which the others were seen. Of drives, those whose

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
 use stage::StageError;
 use stage_service::MoverConfig;
 use stage_service::config::FileConfig;
@@ -13,95 +12,18 @@ use stage_service::own;
 use stage_service::place::Surroundings;
 use stage_service::pools::Pools;
 use stage_service::qos::{Qos, QosConfig};
-use stage_service::scrape::{Endpoint, Scraping};
+use stage_service::scrape::Scraping;
 use tracing_subscriber::EnvFilter;
 
+use super::args::{LogFormat, ServeArgs};
 use super::{pools, request};
 use crate::failure::Failure;
 use crate::signals;
-use crate::values::{self, BadValue};
 
 /// Jobs at once, where nobody says how many.
 const JOBS: usize = 4;
 /// Threads for each.
 const THREADS: usize = 4;
-
-/// `flashwright stage serve`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-What was accepted is carried out by the next server if this one dies. SIGTERM or Ctrl-C: stops between two \
-steps, exit code 0; the next start goes on.
-
-Examples:
-  flashwright stage serve                           until a signal comes
-  flashwright stage serve --metrics 127.0.0.1:9750  figures for Prometheus
-
-Under systemd (dist/systemd/):
-  systemctl --user enable --now flashwright-stage.socket")]
-pub struct ServeArgs {
-    /// Where the journal is kept: a directory on a local disk [$STATE_DIRECTORY, else
-    /// $XDG_STATE_HOME/flashwright/stage]
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<PathBuf>,
-    /// Listen at this Unix socket [$XDG_RUNTIME_DIR/flashwright/stage.sock]
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
-    /// Read flags from this file; those on the command line go before it
-    #[arg(long, value_name = "FILE.toml")]
-    pub config: Option<PathBuf>,
-    /// Jobs at once (4)
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub jobs: Option<usize>,
-    /// Threads for each job (4)
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub threads: Option<usize>,
-    /// Move at most so many bytes a second, all jobs together
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    pub bwlimit: Option<u64>,
-    /// Make at most so many reads and writes a second, all jobs together
-    #[arg(long, value_name = "N", value_parser = super::values::positive)]
-    pub iops_limit: Option<u64>,
-    /// Figures for Prometheus at unix:PATH or 127.0.0.1:PORT
-    #[arg(long, value_name = "WHERE", value_parser = endpoint)]
-    pub metrics: Option<Endpoint>,
-    /// Keep the pools that this file describes [~/.config/flashwright/pools.toml, else
-    /// /etc/flashwright/pools.toml, if it is there]
-    #[arg(long, value_name = "FILE.toml")]
-    pub pools: Option<PathBuf>,
-    /// Jobs that have not ended, at most (100000)
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub max_jobs: Option<usize>,
-    /// Connections at a time, at most (128)
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub max_connections: Option<usize>,
-    /// How the log on standard error is written; FLASHWRIGHT_LOG says how much (error, warn, info, debug)
-    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub log_format: LogFormat,
-}
-
-/// The forms of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// A line an event, for people
-    Text,
-    /// A JSON document an event, for programs
-    Json,
-}
-
-fn positive(text: &str) -> Result<usize, BadValue> {
-    match values::whole::<usize>(text)? {
-        0 => Err(BadValue::new("must be above zero", "for instance 4")),
-        number => Ok(number),
-    }
-}
-
-fn rate(text: &str) -> Result<u64, BadValue> {
-    stage_service::qos::rate(text).map_err(|error| BadValue::new(error.to_string(), error.hint()))
-}
-
-fn endpoint(text: &str) -> Result<Endpoint, BadValue> {
-    text.parse::<Endpoint>().map_err(|what| BadValue::new(what, "for instance 127.0.0.1:9750"))
-}
 
 /// Serves until a signal comes.
 pub fn serve(args: &ServeArgs) -> Result<(), Failure> {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone};
 use stage::parts::{PartId, RunId};
 use stage::{Algorithm, Level, Preserve, StageError};
+use stage_service::scrape::Endpoint;
 
 use crate::values::{BadValue, unknown_word};
 
@@ -19,6 +20,19 @@ pub fn positive(text: &str) -> Result<u64, BadValue> {
         0 => Err(BadValue::new("must be above zero", "leave it out for no limit")),
         number => Ok(number),
     }
+}
+
+/// A number of jobs, threads or connections, one or more.
+pub fn at_least_one(text: &str) -> Result<usize, BadValue> {
+    match crate::values::whole(text)? {
+        0 => Err(BadValue::new("must be above zero", "for instance 4")),
+        number => Ok(number),
+    }
+}
+
+/// `unix:PATH` or `127.0.0.1:PORT`.
+pub fn endpoint(text: &str) -> Result<Endpoint, BadValue> {
+    text.parse::<Endpoint>().map_err(|what| BadValue::new(what, "for instance 127.0.0.1:9750"))
 }
 
 /// The number of a reservation.

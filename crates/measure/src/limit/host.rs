@@ -40,20 +40,15 @@ pub(super) fn rate(seen: &Seen<'_>) -> Option<Finding> {
     Some(Finding::new(Limit::Rate, evidence))
 }
 
-/// Time of a CPU, milliseconds.
-fn time(cpu: &CpuCounts) -> u64 {
-    cpu.user_ms + cpu.system_ms + cpu.irq_ms + cpu.idle_ms + cpu.steal_ms
-}
-
 /// Part of a CPU's time that was not idle: what the hypervisor took was no time to work in either.
 fn used(cpu: &CpuCounts) -> f64 {
-    ratio((time(cpu) - cpu.idle_ms) as f64, time(cpu) as f64)
+    ratio((cpu.time_ms() - cpu.idle_ms) as f64, cpu.time_ms() as f64)
 }
 
 /// One CPU without idle time to which the drives' interrupts, or all jobs, come.
 pub(super) fn one_cpu(seen: &Seen<'_>) -> Option<Finding> {
     let cpus = &seen.record.cpus;
-    if cpus.len() < 2 || cpus.iter().any(|cpu| time(cpu) < LEAST_TICKS_MS) {
+    if cpus.len() < 2 || cpus.iter().any(|cpu| cpu.time_ms() < LEAST_TICKS_MS) {
         return None;
     }
     let full = cpus.iter().max_by(|a, b| used(a).total_cmp(&used(b)))?;
@@ -87,7 +82,7 @@ fn interrupts(seen: &Seen<'_>, cpu: &CpuCounts) -> Option<String> {
         (false, true) => (soft, "the block layer's soft interrupts"),
         (false, false) => return None,
     };
-    let all_time = time(cpu) as f64;
+    let all_time = cpu.time_ms() as f64;
     let in_kernel = ratio((cpu.system_ms + cpu.irq_ms) as f64, all_time);
     let in_interrupts = ratio(cpu.irq_ms as f64, all_time);
     let ours = seen.record.jobs.iter().any(|job| job.busy() >= FULL);
