@@ -91,7 +91,9 @@ fn unknown_flag(error: &Error, flag: &str, command: &str) -> Failure {
     let failure = Failure::invalid(format!("{flag} is no flag of {}", command));
     let name = flag.trim_start_matches('-').split('=').next().unwrap_or_default().replace('-', "_");
     let ours = context(error, ContextKind::SuggestedArg).map(|arg| flag_name(&arg));
-    let fio = keys().find(|key| key.name == name || key.aliases.contains(&name.as_str()));
+    // Elsewhere a flag of that name is about something else.
+    let takes_jobs = ["flashwright bench", "flashwright sim"].contains(&command);
+    let fio = keys().find(|key| takes_jobs && (key.name == name || key.aliases.contains(&name.as_str())));
     failure.hint(match (fio.map(|key| key.support), ours) {
         (Some(KeySupport::Accepted([])), _) => format!("fio's {name} changes nothing here; leave it out"),
         (Some(KeySupport::Accepted(values)), _) => {

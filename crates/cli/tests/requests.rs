@@ -7,7 +7,7 @@ use common::{command, finish, json, names, place, refused, run, works};
 #[test]
 fn wrong_flags_are_named_with_their_values() {
     let folder = place();
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (
             &["bench", "--bs=4x"],
             "\
@@ -41,6 +41,13 @@ hint: `flashwright bench --help` lists them
             "\
 error: --group_reporting is no flag of flashwright bench
 hint: fio's group_reporting is understood in a job file: flashwright bench JOBFILE.fio
+",
+        ),
+        (
+            &["stage", "mv", "--size=1g", "a", "b"],
+            "\
+error: --size is no flag of flashwright stage mv
+hint: `flashwright stage mv --help` lists them
 ",
         ),
         (

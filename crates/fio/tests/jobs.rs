@@ -283,9 +283,10 @@ fn the_hint_of_an_unknown_engine_names_every_engine() {
     let error = parse("[a]\nioengine=http").unwrap_err();
     let hint = error.hint();
     let named: Vec<_> = hint.split([' ', ',', ':', '(', ')']).collect();
-    let of_fio = ["sync", "null", "cpuio", "page_fault", "falloc", "ftruncate", "filestat", "dirdelete"];
-    for word in measure::workload::IoEngine::WORDS.iter().chain(&of_fio) {
-        assert!(named.contains(word), "{word}: {hint}");
+    let without_data = bench::acts::Act::all().map(bench::acts::Act::word);
+    let of_fio = ["linuxaio", "aio", "sync", "pvsync", "pvsync2"];
+    for word in IoEngine::WORDS.iter().copied().chain(of_fio).chain(without_data) {
+        assert!(named.contains(&word), "{word}: {hint}");
     }
 }
 

@@ -78,6 +78,9 @@ pub enum UriProblem {
     /// Another scheme, or none.
     #[error("its scheme is none of nbd, nbds, nbd+unix and nbds+unix")]
     Scheme,
+    /// A scheme without the two slashes.
+    #[error("there is no `//` after `{0}:`")]
+    Slashes(String),
     /// TCP without a host.
     #[error("it names no host")]
     NoHost,
@@ -134,7 +137,11 @@ impl UriError {
     #[must_use]
     pub fn hint(&self) -> String {
         match &self.problem {
-            UriProblem::Scheme | UriProblem::Host(_) | UriProblem::Port(_) | UriProblem::HostOfSocket => {
+            UriProblem::Scheme
+            | UriProblem::Slashes(_)
+            | UriProblem::Host(_)
+            | UriProblem::Port(_)
+            | UriProblem::HostOfSocket => {
                 "write it as nbd://host:10809/export, nbd://[::1]/export or nbd+unix:///export?socket=PATH"
                     .into()
             }
@@ -259,7 +266,7 @@ impl FromStr for Uri {
 }
 
 fn parse(text: &str) -> Result<Uri, UriProblem> {
-    let (scheme, rest) = text.split_once("://").ok_or(UriProblem::Scheme)?;
+    let (scheme, rest) = text.split_once(':').ok_or(UriProblem::Scheme)?;
     let (is_secure, is_unix) = match scheme {
         "nbd" => (false, false),
         "nbds" => (true, false),
@@ -267,6 +274,7 @@ fn parse(text: &str) -> Result<Uri, UriProblem> {
         "nbds+unix" => (true, true),
         _ => return Err(UriProblem::Scheme),
     };
+    let rest = rest.strip_prefix("//").ok_or_else(|| UriProblem::Slashes(scheme.to_owned()))?;
     if rest.contains('#') {
         return Err(UriProblem::Fragment);
     }
@@ -529,6 +537,7 @@ mod tests {
         for (text, says) in [
             ("http://h1/", "scheme"),
             ("h1:10809", "scheme"),
+            ("nbd:/h1/x", "there is no `//` after `nbd:`"),
             ("nbd:///x", "names no host"),
             ("nbd://:10809/x", "names no host"),
             ("nbd://::1/x", "`::1`"),

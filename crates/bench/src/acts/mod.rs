@@ -53,7 +53,7 @@ pub enum Act {
 }
 
 impl Act {
-    /// All that have an engine of their own.
+    /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         let others = [Self::Nothing, Self::Compute, Self::Fault];
         let others = others.into_iter().chain(Range::ALL.map(Self::OnFile));

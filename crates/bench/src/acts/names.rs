@@ -38,7 +38,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All that have an engine of their own.
+    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::CreateFile,
         Self::StatFile,

@@ -335,8 +335,8 @@ impl Session<'_> {
                 all.done, all.planned
             ),
             Some(budget) => format!(
-                "every kind of work is decided, or its time is up ({}), after {} runs; nothing to do. `--budget TIME` gives \
-                 more. The report is {report}\n",
+                "every kind of work is decided, or its time is up ({} in all), after {} runs; nothing to do. A longer \
+                 `--budget TIME`, which counts the earlier sessions as well, gives more. The report is {report}\n",
                 units::seconds(budget),
                 all.done
             ),

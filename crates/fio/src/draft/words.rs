@@ -71,8 +71,10 @@ pub fn ioengine(draft: &mut Draft, value: Option<&str>) -> Result<(), Problem> {
             let hint = || {
                 let moving = IoEngine::WORDS.join(", ");
                 let others = Act::all().map(Act::word).collect::<Vec<_>>().join(", ");
+                let taken = ENGINES_OF_FIO.map(|(name, engine)| format!("{name} runs as {}", engine.word()));
                 format!(
-                    "write one of {moving} (sync, pvsync and pvsync2 run as psync), or of those that move no data to a drive: {others}"
+                    "write one of {moving} ({}), or of those that move no data to a drive: {others}",
+                    taken.join(", ")
                 )
             };
             known.ok_or_else(|| Problem::new("flashwright has no such engine", hint()))?.1

@@ -115,8 +115,9 @@ impl Drift {
     /// `no drift: −0.4 % from first to last (−1.0 % to 0.2 %), at most 2.1 % off the median`.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let range =
-            self.interval.map_or_else(String::new, |i| format!(" ({} to {})", signed(i.low), signed(i.high)));
+        // The estimate knows no bound, but nothing loses more than all.
+        let range = self.interval.map(|i| format!(" ({} to {})", signed(i.low.max(-1.0)), signed(i.high)));
+        let range = range.unwrap_or_default();
         format!(
             "{}: {} from first to last{range}, at most {} off the median",
             self.verdict,
