@@ -9,8 +9,6 @@ use base::environment::{CHILD_PREFIX, LOG, RANK, STAGE_SOCKET, STATE, VARIABLES}
 
 /// Imports that close a circle: crate, importing module, imported module. The list only shrinks.
 const CIRCULAR: [(&str, &str, &str); 8] = [
-    ("layout", "change", "label"),
-    ("layout", "change", "volumes"),
     ("layout", "held", "system"),
     ("storage", "device", "extents"),
     ("storage", "device", "memory"),

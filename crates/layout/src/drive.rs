@@ -71,17 +71,13 @@ impl DriveId {
         // A path of an NVMe drive with several paths has no number, and is not a drive.
         system.number(name)?;
         let whole = system.disk_of(name)?;
-        let sectors = |file: &str| -> Option<u64> {
-            let text = system.text(format!("/sys/class/block/{name}/{file}"))?;
-            text.parse().ok().map(|sectors: u64| sectors.saturating_mul(512))
-        };
         let boot = system.text("/proc/sys/kernel/random/boot_id");
         let sequence = sequence(system, &whole);
         Some(Self {
             serial: system.serial_number(&whole),
-            size_bytes: sectors("size").unwrap_or(0),
+            size_bytes: system.size_bytes(name).unwrap_or(0),
             wwid: system.worldwide_name(&whole),
-            start_bytes: (whole != name).then(|| sectors("start")).flatten(),
+            start_bytes: system.partition_start_bytes(name),
             backing: backing(system, &whole),
             disk: boot.zip(sequence).map(|(boot, number)| DiskSequence { boot, number }),
             name: name.to_owned(),

@@ -100,6 +100,11 @@ pub struct MapperFacts {
     pub uuid: Option<String>,
 }
 
+/// A file's number of sectors, which have 512 bytes in sysfs whatever the drive's have, in bytes.
+fn sectors(file: &Path) -> Option<u64> {
+    read_number::<u64>(file).map(|sectors| sectors.saturating_mul(512))
+}
+
 impl BlockDevice {
     /// The usual path of the device node. Names with `!` stand for directories (`cciss!c0d0`).
     #[must_use]
@@ -154,11 +159,10 @@ impl Sysfs {
         };
         let disk_name = file_name(&whole)?;
         let transport = transport(&disk_name, &whole);
-        let sectors = |file: &str| read_number::<u64>(&directory.join(file)).map(|n| n.saturating_mul(512));
         Some(BlockDevice {
             number,
-            size_bytes: sectors("size").unwrap_or(0),
-            partition_start_bytes: partition.and_then(|_| sectors("start")),
+            size_bytes: sectors(&directory.join("size")).unwrap_or(0),
+            partition_start_bytes: partition.and_then(|_| sectors(&directory.join("start"))),
             disk: partition.map(|_| disk_name),
             partitions: partitions(&directory, partition),
             slaves: entries(&directory.join("slaves")),
@@ -182,6 +186,18 @@ impl Sysfs {
     #[must_use]
     pub fn serial_number(&self, disk: &str) -> Option<String> {
         serial(&self.directory(disk)?)
+    }
+
+    /// The size of a block device or partition, bytes.
+    #[must_use]
+    pub fn size_bytes(&self, name: &str) -> Option<u64> {
+        sectors(&self.directory(name)?.join("size"))
+    }
+
+    /// Where a partition begins on its disk, bytes; None for a disk.
+    #[must_use]
+    pub fn partition_start_bytes(&self, name: &str) -> Option<u64> {
+        sectors(&self.directory(name)?.join("start"))
     }
 
     /// The worldwide name of a disk, where it has one.
