@@ -54,6 +54,12 @@ pub fn count(n: f64) -> String {
     scaled(n)
 }
 
+/// A number of things: `1 block`, `12 blocks`. The plural of the noun is made with an s.
+#[must_use]
+pub fn counted(n: u64, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
 /// A time given in nanoseconds: `830 ns`, `81.2 µs`, `12.5 ms`, `2.01 s`.
 #[must_use]
 pub fn nanoseconds(ns: f64) -> String {

@@ -12,5 +12,7 @@
 mod display;
 mod parse;
 
-pub use display::{bandwidth, bytes, bytes_short, count, decimal_bytes, iops, nanoseconds, percent, seconds};
+pub use display::{
+    bandwidth, bytes, bytes_short, count, counted, decimal_bytes, iops, nanoseconds, percent, seconds,
+};
 pub use parse::{ParseError, duration, size};

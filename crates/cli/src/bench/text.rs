@@ -59,10 +59,11 @@ pub(super) fn row(name: &str, value: &str) -> String {
     format!("{}  {}\n", paint::dim(&format!("{name:<9}")), wrapped(value, INDENT))
 }
 
-/// Text broken at blanks where the terminal ends, later lines indented. Text in colours is short.
+/// Text broken at blanks where the terminal ends, later lines indented; not before a percent sign. Text in colours is short.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     let width = output::width().max(60) - indent;
     let mut lines = vec![String::new()];
+    let text = text.replace(" %", "\u{a0}%");
     for word in text.split(' ') {
         let line = lines.last_mut().expect("there is a first line");
         if line.is_empty() {
@@ -74,7 +75,7 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
             lines.push(word.to_owned());
         }
     }
-    lines.join(&format!("\n{}", " ".repeat(indent)))
+    lines.join(&format!("\n{}", " ".repeat(indent))).replace("\u{a0}%", " %")
 }
 
 pub(super) fn target(record: &RunRecord) -> String {
@@ -206,15 +207,21 @@ pub(crate) fn warning_lines(warnings: &[BenchWarning]) -> String {
     }
     let mut text = String::new();
     for warning in warnings {
-        let plain_code = warning.code.code();
-        let code = match warning.severity {
-            Severity::Void => paint::bad(&format!("{plain_code} (void)")),
-            Severity::Warning => paint::warn(plain_code),
-            Severity::Note => format!("{plain_code} (note)"),
+        let code = warning.code.code();
+        let label = match warning.severity {
+            Severity::Void => format!("{code} (void)"),
+            Severity::Warning => code.to_owned(),
+            Severity::Note => format!("{code} (note)"),
         };
-        let message = wrapped(&format!("{}: {}", plain_code, warning.message), 4);
-        let message = message.strip_prefix(plain_code).unwrap_or(&message);
-        text += &format!("{code}{message}\n    {}\n", paint::dim(&wrapped(&warning.remedy, 4)));
+        // Wrapped as it is read, then coloured.
+        let message = wrapped(&format!("{label}: {}", warning.message), 4);
+        let message = message.strip_prefix(&label).unwrap_or(&message).to_owned();
+        let label = match warning.severity {
+            Severity::Void => paint::bad(&label),
+            Severity::Warning => paint::warn(&label),
+            Severity::Note => label,
+        };
+        text += &format!("{label}{message}\n    {}\n", paint::dim(&wrapped(&warning.remedy, 4)));
     }
     text
 }

@@ -113,10 +113,10 @@ fn chart(document: &FlashioDocument, title: &str, of: impl Fn(&WayFigures) -> f6
 
 fn ways_table(document: &FlashioDocument) -> PageTable {
     let caption = format!(
-        "{} checkpoints of {} a task; medians of {} blocks (the paper's Table II)",
-        document.checkpoints,
+        "{} of {} a task; medians of {} (the paper's Table II)",
+        units::counted(document.checkpoints.into(), "checkpoint"),
         units::bytes(document.work.checkpoint_bytes),
-        document.blocks
+        units::counted(document.blocks as u64, "block")
     );
     let titles = ["Way", ">Tasks", ">Write B/W (MB/s)", ">Run time (s)", ">I/O time (s)", ">Compute (s)"];
     let mut sheet = table(caption, &titles);

@@ -111,7 +111,7 @@ pub fn serve(args: &ServeArgs, checked: Checked, subject: &Subject) -> Result<u6
 
 /// What is said at the end.
 pub fn summary(connections: u64) -> String {
-    format!("served {connections} connection{}", if connections == 1 { "" } else { "s" })
+    format!("served {}", units::counted(connections, "connection"))
 }
 
 /// Readable from the first signal that asks for an end. The second one ends the process there and then.

@@ -115,7 +115,7 @@ fn report(args: &SetsArgs, place: &Place, found: &[SetSurvey]) -> Result<(), Fai
 }
 
 fn lines(set: &SetSurvey) -> String {
-    let parts = |count: usize| if count == 1 { "1 part".to_owned() } else { format!("{count} parts") };
+    let parts = |count: usize| units::counted(count as u64, "part");
     let ranks = set.ranks as usize;
     let state = if set.is_complete {
         format!("complete, {}", parts(ranks))

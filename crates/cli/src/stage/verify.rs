@@ -419,11 +419,10 @@ fn report(args: &VerifyArgs, path: &Path, found: Found) -> Result<(), Failure> {
         }
     }
     if right {
-        let files = if found.files == 1 { "file" } else { "files" };
         output::print(&format!(
-            "{}: {} {files}, {}, all as they were written\n",
+            "{}: {}, {}, all as they were written\n",
             shown(path),
-            found.files,
+            units::counted(found.files, "file"),
             units::bytes(found.bytes)
         ))?;
     }

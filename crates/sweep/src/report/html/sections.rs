@@ -367,7 +367,8 @@ pub(super) fn warnings(page: &mut String, report: &Report) {
     }
     for w in &report.warnings {
         let (word, class) = severity(w.severity);
-        let (runs, points) = (plural(w.runs, "run"), plural(w.points.len() as u64, "configuration"));
+        let (runs, points) =
+            (units::counted(w.runs, "run"), units::counted(w.points.len() as u64, "configuration"));
         let _ = write!(
             page,
             "<div class=\"warning\"><div><h3>{}</h3><p class=\"count\"><span class=\"tag {class}\">{word}</span> {runs} in {points}</p></div><div><p>{}</p><p><strong>What to do:</strong> {}</p>",
@@ -397,10 +398,6 @@ pub(super) fn severity(severity: measure::warning::Severity) -> (&'static str, &
         measure::warning::Severity::Warning => ("warning", "warn"),
         measure::warning::Severity::Void => ("void", "void"),
     }
-}
-
-fn plural(n: u64, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
 /// The machine and the targets.
