@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     self, AtFlags, Dir, FallocateFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Statx, StatxFlags,
@@ -56,6 +57,10 @@ pub use publish::{is_claim, publish, publish_into, release_claim};
 /// Bytes of a path that system calls take, the terminating NUL included: PATH_MAX of limits.h.
 const PATH_MAX: usize = 4096;
 
+/// How long a file is waited for on which another process has a lease. The kernel ends a lease that is not given up after
+/// `/proc/sys/fs/lease-break-time` (45 s).
+const LEASE_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Opens what `path` leads to beneath `root`, through no symbolic link: openat2(2) with RESOLVE_BENEATH and
 /// RESOLVE_NO_SYMLINKS; one name after another where the kernel (before 5.6) or a seccomp filter has no openat2(2). A path
 /// longer than PATH_MAX is taken in pieces.
@@ -63,6 +68,26 @@ const PATH_MAX: usize = 4096;
 /// # Errors
 /// `ELOOP` for a symbolic link on the way, `EXDEV` for a path that leads out.
 pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    open_within(root, path, flags, mode, LEASE_PATIENCE)
+}
+
+/// [`open_beneath`] that does not wait.
+///
+/// # Errors
+/// As [`open_beneath`]; `WouldBlock` with [`OFlags::NONBLOCK`] while another process has a lease on the file, which the kernel
+/// has asked it to give up.
+pub fn try_open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    open_within(root, path, flags, mode, Duration::ZERO)
+}
+
+/// [`open_beneath`] that waits so long for another process to give up its lease.
+fn open_within(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    patience: Duration,
+) -> io::Result<OwnedFd> {
     planned!(Openat, {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let (mut left, mut at) = (path.as_os_str().as_bytes(), None::<OwnedFd>);
@@ -72,26 +97,34 @@ pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode
                 left[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
             let here = at.as_ref().map_or(root, |fd| fd.as_fd());
             let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let below = open_at_once(here, Path::new(OsStr::from_bytes(&left[..cut])), way, Mode::empty())?;
+            let piece = Path::new(OsStr::from_bytes(&left[..cut]));
+            let below = open_piece(here, piece, way, Mode::empty(), patience)?;
             (at, left) = (Some(below), &left[cut + 1..]);
         }
         let here = at.as_ref().map_or(root, |fd| fd.as_fd());
-        open_at_once(here, Path::new(OsStr::from_bytes(left)), flags, mode)
+        open_piece(here, Path::new(OsStr::from_bytes(left)), flags, mode, patience)
     })
 }
 
 /// [`open_beneath`] of a path that a system call takes.
-fn open_at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+fn open_piece(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    patience: Duration,
+) -> io::Result<OwnedFd> {
     static LACKING: AtomicBool = AtomicBool::new(false);
     if LACKING.load(Ordering::Relaxed) {
         return open_by_steps(root, path, flags, mode);
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let until = Instant::now() + patience;
     let opened = loop {
         match fs::openat2(root, path, flags, mode, resolve) {
             Err(Errno::INTR) => {}
-            // A rename beside it; or another has a lease on the file, which the kernel asks it to give up.
-            Err(Errno::AGAIN) => std::thread::sleep(std::time::Duration::from_millis(1)),
+            // A rename beside it, or a lease.
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
             opened => break opened,
         }
     };

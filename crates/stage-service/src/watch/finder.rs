@@ -78,6 +78,9 @@ pub struct Finder {
     notes: Vec<String>,
 }
 
+/// Between two looks at a semaphore that is being written, however short [`Timing::settle`] is.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+
 const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE)
@@ -142,17 +145,25 @@ impl Finder {
     /// # Errors
     /// It is not there any more, or is not ours to read.
     pub fn open(&self, path: &Path) -> io::Result<Option<Unwritten<OwnedFd>>> {
-        // NONBLOCK: a FIFO that has come into the file's place must not hold this process.
+        // NONBLOCK: neither a FIFO that has come into the file's place nor a lease of another must hold this process.
         let way = OFlags::RDONLY | OFlags::NONBLOCK;
-        let file = calls::open_beneath(self.root_fd.as_fd(), path, way, Mode::empty())?;
-        Ok(Unwritten::new(file))
+        match calls::try_open_beneath(self.root_fd.as_fd(), path, way, Mode::empty()) {
+            Ok(file) => Ok(Unwritten::new(file)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Hands a semaphore out once more, when it has settled: it was being written, or is not as it was found.
-    pub fn settle_again(&mut self, path: &Path) {
-        self.given.remove(path);
-        if let Some(identity) = self.identify(path) {
-            self.settling.insert(path.to_owned(), (identity, Instant::now()));
+    pub fn settle_again(&mut self, found: &Found) {
+        // A newer state that was handed out meanwhile stays so.
+        if self.given.get(&found.path) != Some(&found.identity) {
+            return;
+        }
+        self.given.remove(&found.path);
+        if let Some(identity) = self.identify(&found.path) {
+            let since = Instant::now() + LEAST_WAIT.saturating_sub(self.timing.settle);
+            self.settling.insert(found.path.clone(), (identity, since));
         }
     }
 
@@ -181,10 +192,11 @@ impl Finder {
         if self.scanned.is_none_or(|at| at.elapsed() >= self.timing.rescan) {
             self.scan()?;
         }
+        let now = Instant::now();
         let due: Vec<PathBuf> = self
             .settling
             .iter()
-            .filter(|(_, (_, since))| since.elapsed() >= self.timing.settle)
+            .filter(|(_, (_, since))| now >= *since + self.timing.settle)
             .map(|(path, _)| path.clone())
             .collect();
         self.events(found)?;
@@ -285,9 +297,9 @@ impl Finder {
         found: &mut Vec<Found>,
     ) -> Result<(), StageError> {
         if mask.contains(ReadFlags::QUEUE_OVERFLOW) {
-            // What was closed meanwhile was not told: those being written settle like any other.
+            // What was closed meanwhile was not told: those being written settle like any other. Nor what was renamed.
             self.open.clear();
-            self.scanned = None;
+            self.unwatch(Path::new(""));
             return Ok(());
         }
         if mask.contains(ReadFlags::IGNORED) {
@@ -328,12 +340,21 @@ impl Finder {
     }
 
     /// A directory that is watched has another name: its events, and those of the directories in it, tell nothing of the old
-    /// one. A scan watches it anew where it belongs.
+    /// one.
     fn moved(&mut self, wd: i32) {
         let Some(from) = self.watches.get(&wd).cloned() else { return };
+        self.unwatch(&from);
+        // Where it comes back, what it holds may have changed, though its semaphores have not.
+        self.given.retain(|path, _| !path.starts_with(&from));
+        self.open.retain(|path, _| !path.starts_with(&from));
+        self.settling.retain(|path, _| !path.starts_with(&from));
+    }
+
+    /// Watches a directory, and those in it, no more. A scan watches them anew where they belong.
+    fn unwatch(&mut self, directory: &Path) {
         let Some(inotify) = &self.inotify else { return };
         self.watches.retain(|wd, path| {
-            let stays = !path.starts_with(&from);
+            let stays = !path.starts_with(directory);
             if !stays {
                 // At worst its events go to nobody.
                 let _ = inotify::remove_watch(inotify, *wd);
@@ -345,6 +366,7 @@ impl Finder {
 
     fn scan(&mut self) -> Result<(), StageError> {
         self.scanned = Some(Instant::now());
+        self.check_root()?;
         self.scan_directory(Path::new(""))?;
         // Those that went away may come back in the very state that they had.
         let gone: Vec<PathBuf> = self
@@ -358,6 +380,19 @@ impl Finder {
             self.given.remove(&path);
             self.open.remove(&path);
             self.settling.remove(&path);
+        }
+        Ok(())
+    }
+
+    /// Jobs go by the path of the directory: it must be the one whose semaphores are found.
+    fn check_root(&self) -> Result<(), StageError> {
+        let wrong = |error| StageError::io("watch it", &self.root, error);
+        let place = |directory: &OwnedFd| {
+            calls::stat(directory.as_fd()).map(|it| (it.stx_dev_major, it.stx_dev_minor, it.stx_ino))
+        };
+        let now = calls::open_directory(&self.root).map_err(wrong)?;
+        if place(&now).map_err(wrong)? != place(&self.root_fd).map_err(wrong)? {
+            return Err(wrong(io::Error::other("another directory has its name now")));
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -35,6 +35,9 @@ use stage::mounts;
 use stage::names::PathText;
 use stage::semaphore::{self, Identity, Removal, Semaphore};
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
+
+/// How long a semaphore may be open for writing before that is told.
+const WORTH_TELLING: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
 
 /// What is done with what semaphores vouch for.
 #[derive(Debug, Clone)]
@@ -105,6 +108,8 @@ pub struct Watch<'a> {
     check: &'a Check<'a>,
     /// By semaphore. One that was replaced has an entry for each state that was read.
     under_way: BTreeMap<PathBuf, Vec<UnderWay>>,
+    /// Open for writing, and since when; None once that was told.
+    written: BTreeMap<PathBuf, Option<Instant>>,
     failures: u64,
     /// Happened before an error, and not returned yet.
     early: Vec<Happened>,
@@ -143,6 +148,7 @@ impl<'a> Watch<'a> {
             desk,
             check,
             under_way: BTreeMap::new(),
+            written: BTreeMap::new(),
             failures: 0,
             early: Vec::new(),
         })
@@ -201,27 +207,28 @@ impl<'a> Watch<'a> {
 
     /// None if the semaphore is being written or has changed: then it is found again.
     fn obey(&mut self, found: &Found) -> Result<Option<Happened>, StageError> {
-        let Some(set) = self.read(found)? else { return Ok(None) };
+        let Some(set) = self.read(found)? else { return Ok(self.note_of_writing(&found.path)) };
         let trigger = found.path.clone();
         let specs = self.specs(&set, found)?;
         if self.orders.keep_trigger && self.all_there(&specs)? {
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
+        let known = self.desk.status(None)?;
         // After a crash between the end of the jobs and the end of the semaphore, the sources of a move are gone.
-        if specs.len() > 1 && self.moved_before(&specs)? {
+        if specs.len() > 1 && self.moved_before(&specs, &known) {
             self.remove(&found.path, found.identity)?;
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
-        let earlier = self.earlier(&specs)?;
-        if earlier.is_none() {
-            set.check(self.finder.root_fd().as_fd(), &found.path)?;
-        }
-        let mut jobs = Vec::new();
-        for spec in specs {
-            jobs.push(submit_or_retry(self.desk, spec)?);
-        }
-        let (identity, open) = (found.identity, jobs.len());
-        let under_way = UnderWay { identity, jobs: jobs.clone(), reported: Vec::new(), open };
+        let is_one = specs.len() == 1;
+        let earlier: Vec<Option<&JobStatus>> = specs
+            .iter()
+            .map(|spec| earlier(spec, &known).filter(|job| !is_one || !job.state.is_final()))
+            .collect();
+        // What the source of a job under way looks like by now is that job's affair.
+        set.check(self.finder.root_fd().as_fd(), &found.path, |number| earlier[number].is_none())?;
+        let jobs = self.hand_in(specs, &earlier)?;
+        let open = jobs.len();
+        let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new(), open };
         let sets = self.under_way.entry(trigger.clone()).or_default();
         // The same jobs again, after the desk was gone for a time.
         sets.retain(|set| set.jobs != jobs);
@@ -229,28 +236,72 @@ impl<'a> Watch<'a> {
         Ok(Some(Happened::Submitted { trigger, jobs }))
     }
 
+    /// Hands in the jobs of a set that are not under way or done. If one is refused, those before it are given up: a set moves
+    /// as a whole.
+    fn hand_in(&self, specs: Vec<JobSpec>, earlier: &[Option<&JobStatus>]) -> Result<Vec<JobId>, StageError> {
+        let (mut jobs, mut begun) = (Vec::new(), Vec::new());
+        for (spec, earlier) in specs.into_iter().zip(earlier) {
+            let job = match earlier {
+                Some(job) if job.state.is_final() => Ok(job.id),
+                _ => submit_or_retry(self.desk, spec),
+            };
+            match job {
+                Ok(id) => jobs.push(id),
+                Err(error) if is_gone(&error) => return Err(error),
+                Err(error) => {
+                    for id in begun {
+                        // One that is done already counts as moved when the semaphore is looked at again.
+                        let _ = self.desk.cancel(id);
+                    }
+                    return Err(error);
+                }
+            }
+            if earlier.is_none() {
+                begun.extend(jobs.last());
+            }
+        }
+        Ok(jobs)
+    }
+
     /// What a semaphore asks for; None if it is being written, or is not as it was found.
     fn read(&mut self, found: &Found) -> Result<Option<Set>, StageError> {
         let wrong = |error| StageError::io("read it", &found.path, error);
-        let list = match self.finder.open(&found.path) {
+        let file = match self.finder.open(&found.path) {
             Ok(Some(file)) => file,
             Ok(None) => {
-                self.finder.settle_again(&found.path);
+                self.written.entry(found.path.clone()).or_insert_with(|| Some(Instant::now()));
+                self.finder.settle_again(found);
+                return Ok(None);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.written.remove(&found.path);
+                self.finder.settle_again(found);
                 return Ok(None);
             }
             // What it holds does not count, and it need not be ours to read.
             Err(error) if !self.orders.lists && error.kind() == std::io::ErrorKind::PermissionDenied => {
-                return Set::read(None, &found.path, &self.pattern).map(Some);
+                return Set::new(None, &found.path, &self.pattern).map(Some);
             }
             Err(error) => return Err(wrong(error)),
         };
-        let set = Set::read(self.orders.lists.then_some(list.as_fd()), &found.path, &self.pattern);
+        self.written.remove(&found.path);
+        let list = self.orders.lists.then(|| set::contents(file.as_fd())).transpose().map_err(wrong)?;
         // After it was read, because there may be no leases.
-        if Identity::of(&calls::stat(list.as_fd()).map_err(wrong)?) != found.identity {
-            self.finder.settle_again(&found.path);
+        if Identity::of(&calls::stat(file.as_fd()).map_err(wrong)?) != found.identity {
+            self.finder.settle_again(found);
             return Ok(None);
         }
-        set.map(Some)
+        // A long list takes its time, and others may write meanwhile.
+        drop(file);
+        Set::new(list.as_deref(), &found.path, &self.pattern).map(Some)
+    }
+
+    /// What is worth telling of a semaphore that is open for writing for long, once.
+    fn note_of_writing(&mut self, trigger: &Path) -> Option<Happened> {
+        let since = self.written.get_mut(trigger)?;
+        since.take_if(|since| since.elapsed() >= WORTH_TELLING)?;
+        let path = stage::error::shown(&self.finder.root().join(trigger));
+        Some(Happened::Note(format!("{path}: a process has it open for writing, and it is waited for")))
     }
 
     /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the
@@ -270,7 +321,8 @@ impl<'a> Watch<'a> {
                 source: Place::Path(PathText(self.finder.root().join(&source.path))),
                 destination: self.orders.to.join(&source.path)?,
                 options,
-            })
+            }
+            .sealed())
         };
         set.sources.iter().map(spec).collect()
     }
@@ -286,26 +338,14 @@ impl<'a> Watch<'a> {
     }
 
     /// Were all of these moved by jobs that the journal remembers, and are their sources gone?
-    fn moved_before(&self, specs: &[JobSpec]) -> Result<bool, StageError> {
-        let gone = |spec: &JobSpec| spec.source.path().is_some_and(|path| path.symlink_metadata().is_err());
-        if self.orders.verb != Verb::Move || !specs.iter().all(gone) {
-            return Ok(false);
-        }
-        let known = self.desk.status(None)?;
-        Ok(specs.iter().all(|spec| {
-            let same =
-                |job: &&JobStatus| job.spec.source == spec.source && job.spec.destination == spec.destination;
-            known.iter().rev().find(same).is_some_and(is_durable)
-        }))
-    }
-
-    /// A job under way for one of these: what its source looks like by now is the job's affair.
-    fn earlier(&self, specs: &[JobSpec]) -> Result<Option<JobId>, StageError> {
-        let known = self.desk.status(None)?;
-        let same = |job: &&JobStatus| {
-            specs.iter().any(|spec| job.spec.is_same_request(spec)) && !job.state.is_final()
-        };
-        Ok(known.iter().find(same).map(|job| job.id))
+    fn moved_before(&self, specs: &[JobSpec], known: &[JobStatus]) -> bool {
+        self.orders.verb == Verb::Move
+            && specs.iter().all(|spec| {
+                let same = |job: &&JobStatus| {
+                    job.spec.source == spec.source && job.spec.destination == spec.destination
+                };
+                is_source_gone(spec) && known.iter().rev().find(same).is_some_and(is_durable)
+            })
     }
 
     /// Tells what has become of jobs.
@@ -385,6 +425,17 @@ impl<'a> Watch<'a> {
             Removal::Absent | Removal::Replaced => Ok(()),
         }
     }
+}
+
+/// The job that does this or has done it: one under way, or one that has moved a source that is gone.
+fn earlier<'a>(spec: &JobSpec, known: &'a [JobStatus]) -> Option<&'a JobStatus> {
+    let newest = known.iter().rev().find(|job| job.spec.is_same_request(spec))?;
+    let has_moved = || spec.verb == Verb::Move && is_durable(newest) && is_source_gone(spec);
+    (!newest.state.is_final() || has_moved()).then_some(newest)
+}
+
+fn is_source_gone(spec: &JobSpec) -> bool {
+    spec.source.path().is_some_and(|path| path.symlink_metadata().is_err())
 }
 
 /// Is the server missing, as opposed to a fault of a job?

@@ -43,12 +43,12 @@ pub struct Set {
 }
 
 impl Set {
-    /// The set of the semaphore `trigger`, with the list in it, if it is taken for one.
+    /// The set of the semaphore `trigger`, with what is in it, if that is taken for a list.
     ///
     /// # Errors
-    /// It cannot be read, is no list, or vouches for nothing.
-    pub fn read(list: Option<BorrowedFd<'_>>, trigger: &Path, pattern: &Pattern) -> Result<Self, StageError> {
-        let listed = list.map_or(Ok(Vec::new()), |file| listed(file, trigger))?;
+    /// It is no list, or vouches for nothing.
+    pub fn new(list: Option<&[u8]>, trigger: &Path, pattern: &Pattern) -> Result<Self, StageError> {
+        let listed = list.map_or(Ok(Vec::new()), |contents| listed(contents, trigger))?;
         let directory = trigger.parent().unwrap_or(Path::new(""));
         let vouches = pattern.vouches(trigger.file_name().unwrap_or_default());
         if listed.is_empty() {
@@ -112,9 +112,15 @@ impl Set {
         Ok(Self { sources, algorithm })
     }
 
-    /// Compares what is there with what is vouched for: names, sizes, and of a set of several jobs digests as well.
-    pub fn check(&self, root: BorrowedFd<'_>, trigger: &Path) -> Result<(), StageError> {
-        for source in &self.sources {
+    /// Compares what is there with what is vouched for, of those of its sources whose numbers count: names, sizes, and of a set of
+    /// several jobs digests as well.
+    pub fn check(
+        &self,
+        root: BorrowedFd<'_>,
+        trigger: &Path,
+        counts: impl Fn(usize) -> bool,
+    ) -> Result<(), StageError> {
+        for (_, source) in self.sources.iter().enumerate().filter(|(number, _)| counts(*number)) {
             let mut expected: BTreeMap<&Path, &Expected> =
                 source.expected.iter().map(|file| (file.path.0.as_path(), file)).collect();
             let facts = find(root, &source.path).map_err(|error| vain(trigger, &source.path, &error))?;
@@ -172,9 +178,8 @@ fn split(directory: &Path, vouches: &Vouches, path: &Path) -> (PathBuf, PathBuf)
     (directory.join(first), names.as_path().to_owned())
 }
 
-fn listed(file: BorrowedFd<'_>, trigger: &Path) -> Result<Vec<Listed>, StageError> {
-    let contents = contents(file).map_err(|error| StageError::io("read it", trigger, error))?;
-    list::parse(&contents).map_err(|bad| {
+fn listed(contents: &[u8], trigger: &Path) -> Result<Vec<Listed>, StageError> {
+    list::parse(contents).map_err(|bad| {
         StageError::invalid(
             format!("{}: {bad}", shown(trigger)),
             "a line is PATH [SIZE [DIGEST]]; --no-list takes a semaphore whatever it holds",
@@ -182,7 +187,11 @@ fn listed(file: BorrowedFd<'_>, trigger: &Path) -> Result<Vec<Listed>, StageErro
     })
 }
 
-fn contents(file: BorrowedFd<'_>) -> std::io::Result<Vec<u8>> {
+/// What is in a semaphore.
+///
+/// # Errors
+/// It cannot be read, or is too large for a list.
+pub fn contents(file: BorrowedFd<'_>) -> std::io::Result<Vec<u8>> {
     let size = calls::stat(file)?.stx_size;
     if size > LIST_MAX {
         return Err(std::io::Error::other(format!("{size} bytes are too many for a list")));
@@ -276,8 +285,8 @@ mod tests {
     }
 
     fn read(root: &OwnedFd, trigger: &str, pattern: &str) -> Result<Set, StageError> {
-        let list = open(root.as_fd(), Path::new(trigger)).expect("opens");
-        Set::read(Some(list.as_fd()), Path::new(trigger), &Pattern::parse(pattern).expect("a pattern"))
+        let list = contents(open(root.as_fd(), Path::new(trigger)).expect("opens").as_fd()).expect("reads");
+        Set::new(Some(&list), Path::new(trigger), &Pattern::parse(pattern).expect("a pattern"))
     }
 
     #[test]
@@ -290,7 +299,7 @@ mod tests {
             fs::write(folder.path().join(trigger), "\n").unwrap();
             let set = read(&root, trigger, pattern).unwrap();
             assert_eq!(set.sources, [Source { path: source.into(), expected: Vec::new() }]);
-            set.check(root.as_fd(), Path::new(trigger)).unwrap();
+            set.check(root.as_fd(), Path::new(trigger), |_| true).unwrap();
         }
         fs::write(folder.path().join("DONE"), "").unwrap();
         assert!(read(&root, "DONE", "DONE").unwrap_err().to_string().contains("does not say"));
@@ -306,7 +315,7 @@ mod tests {
         fs::write(at("set.done"), format!("set/a 1 {DIGEST_OF_A}\nset/deep/b\t2\n")).unwrap();
         let check = || {
             let set = read(&root, "set.done", "*.done")?;
-            set.check(root.as_fd(), Path::new("set.done")).map(|()| set)
+            set.check(root.as_fd(), Path::new("set.done"), |_| true).map(|()| set)
         };
         let set = check().unwrap();
         assert_eq!((set.sources.len(), set.algorithm), (1, Some(Algorithm::Xxh3)));
@@ -338,7 +347,7 @@ mod tests {
         let set = read(&root, "ckpt-7/DONE", "ckpt-*/DONE").unwrap();
         assert_eq!(set.sources[0].path, Path::new("ckpt-7"));
         assert_eq!(set.sources[0].expected[0].path.0, Path::new("a"));
-        set.check(root.as_fd(), Path::new("ckpt-7/DONE")).unwrap();
+        set.check(root.as_fd(), Path::new("ckpt-7/DONE"), |_| true).unwrap();
     }
 
     #[test]
@@ -350,7 +359,7 @@ mod tests {
         let set = read(&root, "x.done", "*.done").unwrap();
         assert_eq!(set.sources.len(), 2);
         assert_eq!(set.sources[0].expected[0].path.0, Path::new(""));
-        let error = set.check(root.as_fd(), Path::new("x.done")).unwrap_err().to_string();
+        let error = set.check(root.as_fd(), Path::new("x.done"), |_| true).unwrap_err().to_string();
         assert!(error.starts_with("x.done: vouches for b, which has the digest "), "{error}");
     }
 

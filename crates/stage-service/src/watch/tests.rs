@@ -151,6 +151,75 @@ fn what_happens_in_a_directory_that_was_renamed_tells_nothing_of_its_old_name() 
     assert_eq!(find(&mut finder, 1), [Path::new("run-1/ckpt-7/DONE")]);
 }
 
+#[test]
+fn an_overflow_may_have_swallowed_that_a_directory_was_renamed() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let longest: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    if longest > 100_000 {
+        println!("SKIP overflow of inotify's queue: it holds {longest} events");
+        return;
+    }
+    let mut finder = finder(folder.path(), "ckpt-*/DONE", HOUR, HOUR);
+    fs::create_dir(at("ckpt-7")).unwrap();
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    for number in 0..longest / 2 + 100 {
+        fs::write(at(&format!("ckpt-7/{number}")), "").unwrap();
+    }
+    fs::rename(at("ckpt-7"), at("old-7")).unwrap();
+    fs::create_dir(at("ckpt-7")).unwrap();
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), [], "it is scanned");
+    let mut file = fs::File::create(at("ckpt-7/DONE")).unwrap();
+    file.write_all(b"half").unwrap();
+    fs::write(at("old-7/DONE"), "").unwrap();
+    for _ in 0..20 {
+        assert_eq!(finder.next(SOON).unwrap(), [], "it is open for writing");
+    }
+    drop(file);
+    assert_eq!(find(&mut finder, 1), [Path::new("ckpt-7/DONE")]);
+}
+
+#[test]
+fn a_directory_that_comes_back_is_looked_into_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut finder = finder(folder.path(), "ckpt-*/DONE", HOUR, SOON);
+    fs::create_dir(at("ckpt-7")).unwrap();
+    fs::write(at("ckpt-7/DONE"), "").unwrap();
+    assert_eq!(find(&mut finder, 1), [Path::new("ckpt-7/DONE")]);
+    fs::rename(at("ckpt-7"), at("out")).unwrap();
+    fs::rename(at("out"), at("ckpt-7")).unwrap();
+    assert_eq!(find(&mut finder, 1), [Path::new("ckpt-7/DONE")]);
+}
+
+#[test]
+fn another_directory_of_the_name_is_not_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("watched")).unwrap();
+    let mut finder = finder(&at("watched"), "*.done", HOUR, SOON);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    fs::rename(at("watched"), at("old")).unwrap();
+    fs::create_dir(at("watched")).unwrap();
+    fs::write(at("old/a.done"), "").unwrap();
+    let error = std::iter::repeat_with(|| finder.next(SOON)).take(100).find_map(Result::err).unwrap();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, "another directory has its name now", "{error}");
+}
+
+#[test]
+fn one_that_settles_again_is_waited_for_however_soon_it_settles() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.done"), "").unwrap();
+    let mut finder = finder(folder.path(), "*.done", HOUR, Duration::ZERO);
+    let found = finder.next(Duration::ZERO).unwrap().remove(0);
+    finder.settle_again(&found);
+    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
+    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
+}
+
 /// Semaphores that nobody closes, although the events of their making look as if somebody had opened them.
 #[test]
 fn what_needs_no_close_is_found_by_a_scan() {
@@ -320,9 +389,162 @@ fn a_list_that_anybody_still_writes_is_not_obeyed() {
         assert_eq!(watch.step(SOON).unwrap(), []);
     }
     assert!(!watch.is_idle());
+    let Happened::Note(note) = next(&mut watch) else { panic!() };
+    assert!(note.ends_with("x.done: a process has it open for writing, and it is waited for"), "{note}");
     writer.write_all(b"b\n").unwrap();
     drop(writer);
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+}
+
+/// As a file server has one for a client that writes.
+#[test]
+fn a_semaphore_with_a_write_lease_is_waited_for_and_holds_no_other_up() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let script = "import fcntl, signal, sys; signal.signal(signal.SIGIO, signal.SIG_IGN); file = open(sys.argv[1]); \
+                  fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK); print('', flush=True); sys.stdin.read()";
+    let mut holder = Command::new("python3");
+    holder.args(["-c", script]).arg(folder.path().join("x.done"));
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    holder.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    fs::write(folder.path().join("c"), "").unwrap();
+    fs::write(folder.path().join("c.done"), "").unwrap();
+    assert!(
+        matches!(next(&mut watch), Happened::Submitted { trigger, .. } if trigger == Path::new("c.done"))
+    );
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    let submitted = std::iter::repeat_with(|| next(&mut watch)).find(|it| !matches!(it, Happened::Note(_)));
+    assert!(matches!(submitted, Some(Happened::Submitted { jobs, .. }) if jobs == [2, 3]));
+}
+
+#[test]
+fn an_older_state_of_a_semaphore_does_not_have_it_handed_out_twice() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let mut found = || std::iter::repeat_with(|| watch.finder.next(SOON).unwrap()).find(|it| !it.is_empty());
+    let older = found().unwrap().remove(0);
+    renamed_into_place(&folder.path().join("x.done"), "a 1\nb 1\n");
+    let newer = found().unwrap().remove(0);
+    assert_eq!(watch.obey(&older).unwrap(), None);
+    assert!(matches!(watch.obey(&newer).unwrap(), Some(Happened::Submitted { .. })));
+    for _ in 0..20 {
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+}
+
+/// Of two files the first is moved, and something happens before the second one is.
+#[test]
+fn a_set_that_is_half_moved_goes_on() {
+    for is_new in [false, true] {
+        let (folder, desk) = (two_files_and_their_list(), Still::default());
+        let at = |name: &str| folder.path().join(name);
+        let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+        assert!(matches!(next(&mut first), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        desk.set(1, State::Done);
+        fs::remove_file(at("a")).unwrap();
+        // Its job is just removing it.
+        fs::rename(at("b"), at("kept")).unwrap();
+        // The watch is started anew; the semaphore is written anew.
+        let mut second = if is_new {
+            drop(first);
+            watch(folder.path(), &desk, false, &|_, _| unreachable!())
+        } else {
+            renamed_into_place(&at("x.done"), "a\nb\n");
+            first
+        };
+        assert!(matches!(next(&mut second), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        desk.set(2, State::Failed);
+        assert!(matches!(next(&mut second), Happened::Failed { job: 2, .. }));
+        // It is mended, and asked for again.
+        fs::rename(at("kept"), at("b")).unwrap();
+        renamed_into_place(&at("x.done"), "a\nb\n");
+        let Happened::Submitted { jobs, .. } = next(&mut second) else { panic!() };
+        assert_eq!(jobs[0], 1);
+        desk.set(jobs[1], State::Done);
+        fs::remove_file(at("b")).unwrap();
+        assert!(matches!(next(&mut second), Happened::Durable { .. }));
+        assert!(!at("x.done").exists());
+        // New ones of the names are moved anew.
+        fs::write(at("a"), "new").unwrap();
+        fs::write(at("b"), "new").unwrap();
+        renamed_into_place(&at("x.done"), "a\nb\n");
+        let Happened::Submitted { jobs: anew, .. } = next(&mut second) else { panic!() };
+        assert!(anew.iter().all(|job| !jobs.contains(job)), "{anew:?} {jobs:?}");
+    }
+}
+
+#[test]
+fn a_semaphore_of_one_file_that_was_moved_before_asks_for_what_is_not_there() {
+    let (folder, desk) = (tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a"), "a").unwrap();
+    fs::write(at("a.done"), "").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    desk.set(1, State::Done);
+    fs::remove_file(at("a")).unwrap();
+    fs::remove_file(at("a.done")).unwrap();
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    renamed_into_place(&at("a.done"), "");
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for a, which is not there"), "{why:?}");
+}
+
+/// Refuses the jobs of one source.
+struct Refusing<'a>(&'a Still, std::sync::Mutex<Option<PathBuf>>);
+
+impl Desk for Refusing<'_> {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        match self.1.lock().unwrap().as_deref() == spec.source.path() {
+            true => Err(StageError::invalid("is there already", "move it away")),
+            false => self.0.submit(spec),
+        }
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        self.0.status(id)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.0.wait(id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.cancel(id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let spec = self.0.status(Some(id))?.remove(0).spec;
+        self.submit(spec).and_then(|_| self.0.retry(id))
+    }
+}
+
+#[test]
+fn if_one_job_of_a_set_is_refused_those_before_it_are_given_up() {
+    let (folder, still) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let desk = Refusing(&still, Some(at("b")).into());
+    let pattern = Pattern::parse("*.done").unwrap();
+    let timing = Timing { rescan: SOON, settle: SOON };
+    let orders = orders(Path::new("/slow"), false);
+    let mut watch =
+        Watch::new(folder.path(), pattern, timing, orders, &desk, &|_, _| unreachable!()).unwrap();
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    assert_eq!(still.status(Some(1)).unwrap()[0].state, State::Cancelled);
+    assert!(watch.is_idle());
+    *desk.1.lock().unwrap() = None;
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [2, 3]));
+    // One that was under way before is not.
+    still.set(3, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 3, .. }));
+    *desk.1.lock().unwrap() = Some(at("b"));
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    assert_eq!(still.status(Some(2)).unwrap()[0].state, State::Queued);
 }
 
 #[test]
