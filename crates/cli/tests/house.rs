@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::environment::{CHILD_PREFIX, LOG, RANK, STAGE_SOCKET, STATE, VARIABLES};
 
 /// Imports that close a circle: crate, importing module, imported module. The list only shrinks.
-const CIRCULAR: [(&str, &str, &str); 8] = [
+const CIRCULAR: [(&str, &str, &str); 6] = [
     ("layout", "held", "system"),
     ("storage", "device", "extents"),
     ("storage", "device", "memory"),
