@@ -1,0 +1,377 @@
+//! What is made of semaphores: jobs, and what becomes of them, against a desk that moves nothing.
+
+use super::*;
+
+fn orders(to: &Path, keep_trigger: bool) -> Orders {
+    let to = Place::of_path(to).unwrap();
+    Orders { to, verb: Verb::Move, options: Options::default(), keep_trigger, lists: true }
+}
+
+fn watch<'a>(folder: &Path, desk: &'a Still, keep: bool, check: &'a Check<'a>) -> Watch<'a> {
+    let pattern = Pattern::parse("*.done").unwrap();
+    let timing = Timing { rescan: SOON, settle: SOON };
+    Watch::new(folder, pattern, timing, orders(Path::new("/slow"), keep), desk, check).unwrap()
+}
+
+/// `a` and `b`, and `x.done`, which lists them.
+fn two_files_and_their_list() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, contents) in [("a", "a"), ("b", "b"), ("x.done", "a\nb\n")] {
+        fs::write(folder.path().join(name), contents).unwrap();
+    }
+    folder
+}
+
+fn next(watch: &mut Watch<'_>) -> Happened {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        let mut happened = watch.step(SOON).unwrap();
+        if !happened.is_empty() {
+            assert_eq!(happened.len(), 1, "{happened:?}");
+            return happened.remove(0);
+        }
+    }
+    panic!("nothing happened");
+}
+
+#[test]
+fn one_source_is_one_job_whose_affair_the_semaphore_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Still::default();
+    fs::create_dir(folder.path().join("ckpt-7")).unwrap();
+    fs::write(folder.path().join("ckpt-7.done"), "").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let trigger = PathBuf::from("ckpt-7.done");
+    assert_eq!(next(&mut watch), Happened::Submitted { trigger: trigger.clone(), jobs: vec![1] });
+    let specs = desk.specs();
+    assert_eq!(specs[0].source.path(), Some(folder.path().join("ckpt-7").as_path()));
+    assert_eq!(specs[0].destination.path(), Some(Path::new("/slow/ckpt-7")));
+    let semaphore = || Some(Semaphore::at(folder.path().join("ckpt-7.done")).unwrap());
+    assert_eq!(specs[0].options.semaphore, semaphore());
+    desk.set(1, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
+    assert_eq!((watch.under_way(), watch.failures()), (0, 1));
+    // The application writes it a second time: the same job goes on.
+    renamed_into_place(&folder.path().join("ckpt-7.done"), "");
+    assert_eq!(next(&mut watch), Happened::Submitted { trigger, jobs: vec![1] });
+    assert_eq!(desk.specs()[0].options.semaphore, semaphore(), "the new one goes when it is durable");
+    desk.set(1, State::Done);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    assert!(watch.is_idle());
+}
+
+/// Half a list vouches for half a set: the other half would stay for ever, with no semaphore.
+#[test]
+fn a_list_that_anybody_still_writes_is_not_obeyed() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::remove_file(at("x.done")).unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    let mut writer = fs::File::create(at("x.done")).unwrap();
+    writer.write_all(b"a\n").unwrap();
+    for _ in 0..20 {
+        // The end of another's writing, as of touch(1).
+        drop(fs::OpenOptions::new().append(true).open(at("x.done")).unwrap());
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+    assert!(!watch.is_idle());
+    let Happened::Note(note) = next(&mut watch) else { panic!() };
+    assert!(note.ends_with("x.done: a process has it open for writing, and it is waited for"), "{note}");
+    writer.write_all(b"b\n").unwrap();
+    drop(writer);
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+}
+
+/// As a file server has one for a client that writes.
+#[test]
+fn a_semaphore_with_a_write_lease_is_waited_for_and_holds_no_other_up() {
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let script = "import fcntl, signal, sys; signal.signal(signal.SIGIO, signal.SIG_IGN); file = open(sys.argv[1]); \
+                  fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK); print('', flush=True); sys.stdin.read()";
+    let mut holder = Command::new("python3");
+    holder.args(["-c", script]).arg(folder.path().join("x.done"));
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    holder.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    fs::write(folder.path().join("c"), "").unwrap();
+    fs::write(folder.path().join("c.done"), "").unwrap();
+    assert!(
+        matches!(next(&mut watch), Happened::Submitted { trigger, .. } if trigger == Path::new("c.done"))
+    );
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    let submitted = std::iter::repeat_with(|| next(&mut watch)).find(|it| !matches!(it, Happened::Note(_)));
+    assert!(matches!(submitted, Some(Happened::Submitted { jobs, .. }) if jobs == [2, 3]));
+}
+
+#[test]
+fn an_older_state_of_a_semaphore_does_not_have_it_handed_out_twice() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let mut found = || std::iter::repeat_with(|| watch.finder.next(SOON).unwrap()).find(|it| !it.is_empty());
+    let older = found().unwrap().remove(0);
+    renamed_into_place(&folder.path().join("x.done"), "a 1\nb 1\n");
+    let newer = found().unwrap().remove(0);
+    assert_eq!(watch.obey(&older).unwrap(), None);
+    assert!(matches!(watch.obey(&newer).unwrap(), Some(Happened::Submitted { .. })));
+    for _ in 0..20 {
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+}
+
+/// Of two files the first is moved, and something happens before the second one is.
+#[test]
+fn a_set_that_is_half_moved_goes_on() {
+    for is_new in [false, true] {
+        let (folder, desk) = (two_files_and_their_list(), Still::default());
+        let at = |name: &str| folder.path().join(name);
+        let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+        assert!(matches!(next(&mut first), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        desk.set(1, State::Done);
+        fs::remove_file(at("a")).unwrap();
+        // Its job is just removing it.
+        fs::rename(at("b"), at("kept")).unwrap();
+        // The watch is started anew; the semaphore is written anew.
+        let mut second = if is_new {
+            drop(first);
+            watch(folder.path(), &desk, false, &|_, _| unreachable!())
+        } else {
+            renamed_into_place(&at("x.done"), "a\nb\n");
+            first
+        };
+        assert!(matches!(next(&mut second), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        desk.set(2, State::Failed);
+        assert!(matches!(next(&mut second), Happened::Failed { job: 2, .. }));
+        // It is mended, and asked for again.
+        fs::rename(at("kept"), at("b")).unwrap();
+        renamed_into_place(&at("x.done"), "a\nb\n");
+        let Happened::Submitted { jobs, .. } = next(&mut second) else { panic!() };
+        assert_eq!(jobs[0], 1);
+        desk.set(jobs[1], State::Done);
+        fs::remove_file(at("b")).unwrap();
+        assert!(matches!(next(&mut second), Happened::Durable { .. }));
+        assert!(!at("x.done").exists());
+        // New ones of the names are moved anew.
+        fs::write(at("a"), "new").unwrap();
+        fs::write(at("b"), "new").unwrap();
+        renamed_into_place(&at("x.done"), "a\nb\n");
+        let Happened::Submitted { jobs: anew, .. } = next(&mut second) else { panic!() };
+        assert!(anew.iter().all(|job| !jobs.contains(job)), "{anew:?} {jobs:?}");
+    }
+}
+
+#[test]
+fn a_semaphore_of_one_file_that_was_moved_before_asks_for_what_is_not_there() {
+    let (folder, desk) = (tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a"), "a").unwrap();
+    fs::write(at("a.done"), "").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    desk.set(1, State::Done);
+    fs::remove_file(at("a")).unwrap();
+    fs::remove_file(at("a.done")).unwrap();
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    renamed_into_place(&at("a.done"), "");
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for a, which is not there"), "{why:?}");
+}
+
+/// Refuses the jobs of one source.
+struct Refusing<'a>(&'a Still, std::sync::Mutex<Option<PathBuf>>);
+
+impl Desk for Refusing<'_> {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        match self.1.lock().unwrap().as_deref() == spec.source.path() {
+            true => Err(StageError::invalid("is there already", "move it away")),
+            false => self.0.submit(spec),
+        }
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        self.0.status(id)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.0.wait(id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.cancel(id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        let spec = self.0.status(Some(id))?.remove(0).spec;
+        self.submit(spec).and_then(|_| self.0.retry(id))
+    }
+}
+
+#[test]
+fn if_one_job_of_a_set_is_refused_those_before_it_are_given_up() {
+    let (folder, still) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let desk = Refusing(&still, Some(at("b")).into());
+    let pattern = Pattern::parse("*.done").unwrap();
+    let timing = Timing { rescan: SOON, settle: SOON };
+    let orders = orders(Path::new("/slow"), false);
+    let mut watch =
+        Watch::new(folder.path(), pattern, timing, orders, &desk, &|_, _| unreachable!()).unwrap();
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    assert_eq!(still.status(Some(1)).unwrap()[0].state, State::Cancelled);
+    assert!(watch.is_idle());
+    *desk.1.lock().unwrap() = None;
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [2, 3]));
+    // One that was under way before is not.
+    still.set(3, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 3, .. }));
+    *desk.1.lock().unwrap() = Some(at("b"));
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    assert_eq!(still.status(Some(2)).unwrap()[0].state, State::Queued);
+}
+
+#[test]
+fn a_semaphore_that_is_not_as_it_was_found_is_found_again() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let found = std::iter::repeat_with(|| watch.finder.next(SOON).unwrap()).find(|found| !found.is_empty());
+    let found = found.unwrap().remove(0);
+    renamed_into_place(&at("x.done"), "a\n");
+    assert_eq!(watch.obey(&found).unwrap(), None);
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
+    assert_eq!(desk.specs().len(), 1);
+}
+
+#[test]
+fn the_end_of_each_job_of_a_semaphore_that_was_replaced_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Still::default();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("a")).unwrap();
+    fs::write(at("a/x"), "x").unwrap();
+    fs::write(at("a.done"), "").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
+    renamed_into_place(&at("a.done"), "a/x 1\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [2]));
+    assert_eq!(watch.under_way(), 2);
+    let [first, second] = [0, 1].map(|job| desk.specs()[job].options.semaphore.clone().unwrap());
+    assert_ne!(first.identity, second.identity);
+    desk.set(1, State::Done);
+    assert!(matches!(next(&mut watch), Happened::Durable { jobs, .. } if jobs[0].id == 1));
+    desk.set(2, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+    assert_eq!((watch.under_way(), watch.failures()), (0, 1));
+}
+
+#[test]
+fn the_semaphore_of_several_files_goes_when_the_last_is_durable_and_none_starts_where_one_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Still::default();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a"), "a").unwrap();
+    fs::write(at("b"), "b").unwrap();
+    fs::write(at("x.done"), "a 1\nb 2\n").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for b, which has 1 bytes, not 2"), "{why:?}");
+    assert!(desk.specs().is_empty());
+    renamed_into_place(&at("x.done"), "a 1\nb 1\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    desk.set(1, State::Done);
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    assert!(at("x.done").exists());
+    desk.set(2, State::Done);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    assert!(!at("x.done").exists());
+}
+
+#[test]
+fn the_semaphore_of_several_files_stays_if_a_copy_is_in_memory() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    desk.set_in_memory(1);
+    let Happened::Failed { job: 1, why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.ends_with(": copied to memory, not durable"), "{why:?}");
+    desk.set(2, State::Done);
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    assert!(at("x.done").exists());
+    assert_eq!((watch.under_way(), watch.failures()), (0, 1));
+}
+
+#[test]
+fn a_destination_in_memory_is_not_watched_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (desk, memory) = (Still::default(), Path::new("/dev/shm"));
+    if !stage::mounts::Mount::nearest(memory).is_some_and(|mount| mount.is_in_memory()) {
+        println!("SKIP a semaphore for a copy in memory: /dev/shm is not in memory");
+        return;
+    }
+    let orders = Orders {
+        to: Place::of_path(memory).unwrap(),
+        verb: Verb::Copy,
+        options: Options::default(),
+        keep_trigger: true,
+        lists: true,
+    };
+    let timing = Timing { rescan: HOUR, settle: SOON };
+    let pattern = Pattern::parse("*.done").unwrap();
+    let error = Watch::new(folder.path(), pattern, timing, orders, &desk, &|_, _| unreachable!()).err();
+    assert!(matches!(error, Some(StageError::Refused { .. })), "{error:?}");
+}
+
+#[test]
+fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut first), Happened::Submitted { .. }));
+    drop(first);
+    for (id, name) in [(1, "a"), (2, "b")] {
+        desk.set(id, State::Done);
+        fs::remove_file(at(name)).unwrap();
+    }
+    let mut second = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut second), Happened::AlreadyThere { .. }));
+    assert!(!at("x.done").exists());
+    assert_eq!(desk.specs().len(), 2);
+}
+
+#[test]
+fn a_semaphore_that_stays_has_its_set_moved_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = Still::default();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    fs::write(folder.path().join("a.done"), "").unwrap();
+    let there = std::cell::Cell::new(false);
+    let check = |source: &Path, to: &Place| {
+        assert_eq!((source, to.path()), (folder.path().join("a").as_path(), Some(Path::new("/slow/a"))));
+        Ok(there.get())
+    };
+    let mut first = watch(folder.path(), &desk, true, &check);
+    assert!(matches!(next(&mut first), Happened::Submitted { .. }));
+    assert_eq!(desk.specs()[0].options.semaphore, None);
+    desk.set(1, State::Done);
+    assert!(matches!(next(&mut first), Happened::Durable { .. }));
+    there.set(true);
+    let mut second = watch(folder.path(), &desk, true, &check);
+    assert!(matches!(next(&mut second), Happened::AlreadyThere { .. }));
+    assert_eq!(desk.specs().len(), 1);
+    assert!(folder.path().join("a.done").exists());
+}
+
+#[test]
+fn names_in_urls_are_escaped() {
+    let to = Place::of_name("s3://bucket/run/").unwrap();
+    let place = to.join(Path::new("a b/c%")).unwrap();
+    assert_eq!(place, Place::of_name("s3://bucket/run/a%20b/c%25").unwrap());
+    let to = Place::of_name("s3://bucket/run/?region=x").unwrap();
+    assert_eq!(to.join(Path::new("a")).unwrap(), Place::of_name("s3://bucket/run/a?region=x").unwrap());
+}
