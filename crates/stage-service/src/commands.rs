@@ -38,5 +38,5 @@ pub fn journals(state: &Path) -> Vec<(CommandJournal, Result<Vec<JobStatus>, Sta
 #[must_use]
 pub fn at_work(journal: &Path) -> Option<String> {
     let lock = std::fs::File::open(journal.join("lock")).ok()?;
-    storage::locks::holder(lock.as_fd(), storage::locks::LockKind::Flock).ok()?
+    storage::locks::holder(lock.as_fd(), storage::locks::LockKind::Flock)
 }

@@ -92,6 +92,11 @@ impl Still {
         self.changed.notify_all();
     }
 
+    /// Has all jobs be of long ago.
+    pub fn age(&self) {
+        self.jobs.lock().unwrap().values_mut().for_each(|job| job.created = 0);
+    }
+
     pub fn specs(&self) -> Vec<JobSpec> {
         self.jobs.lock().unwrap().values().map(|job| job.spec.clone()).collect()
     }
@@ -119,7 +124,7 @@ impl Desk for Still {
             return Ok(job.id);
         }
         let id = jobs.last_key_value().map_or(1, |(id, _)| id + 1);
-        jobs.insert(id, JobStatus { spec, ..job(id, State::Queued) });
+        jobs.insert(id, JobStatus { spec, created: stage::runner::now(), ..job(id, State::Queued) });
         Ok(id)
     }
 

@@ -71,11 +71,11 @@ pub fn open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode
     open_within(root, path, flags, mode, LEASE_PATIENCE)
 }
 
-/// [`open_beneath`] that does not wait.
+/// [`open_beneath`] that does not wait for a lease.
 ///
 /// # Errors
 /// As [`open_beneath`]; `WouldBlock` with [`OFlags::NONBLOCK`] while another process has a lease on the file, which the kernel
-/// has asked it to give up.
+/// has asked it to give up, and where a rename beside the path has the kernel ask for another attempt.
 pub fn try_open_beneath(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     open_within(root, path, flags, mode, Duration::ZERO)
 }
@@ -88,46 +88,42 @@ fn open_within(
     mode: Mode,
     patience: Duration,
 ) -> io::Result<OwnedFd> {
+    let until = Instant::now() + patience;
     planned!(Openat, {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let (mut left, mut at) = (path.as_os_str().as_bytes(), None::<OwnedFd>);
-        // A system call takes no longer path: what it leads to is reached a piece at a time.
-        while left.len() >= PATH_MAX {
-            let cut =
-                left[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
-            let here = at.as_ref().map_or(root, |fd| fd.as_fd());
-            let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let piece = Path::new(OsStr::from_bytes(&left[..cut]));
-            let below = open_piece(here, piece, way, Mode::empty(), patience)?;
-            (at, left) = (Some(below), &left[cut + 1..]);
+        loop {
+            match open_in_pieces(root, path, flags, mode) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                opened => break opened,
+            }
         }
-        let here = at.as_ref().map_or(root, |fd| fd.as_fd());
-        open_piece(here, Path::new(OsStr::from_bytes(left)), flags, mode, patience)
     })
 }
 
-/// [`open_beneath`] of a path that a system call takes.
-fn open_piece(
-    root: BorrowedFd<'_>,
-    path: &Path,
-    flags: OFlags,
-    mode: Mode,
-    patience: Duration,
-) -> io::Result<OwnedFd> {
+/// [`open_beneath`], once. A system call takes no longer path than PATH_MAX: what it leads to is reached a piece at a time.
+fn open_in_pieces(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let (mut left, mut at) = (path.as_os_str().as_bytes(), None::<OwnedFd>);
+    while left.len() >= PATH_MAX {
+        let cut = left[..PATH_MAX - 1].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let here = at.as_ref().map_or(root, |fd| fd.as_fd());
+        let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let below = open_piece(here, Path::new(OsStr::from_bytes(&left[..cut])), way, Mode::empty())?;
+        (at, left) = (Some(below), &left[cut + 1..]);
+    }
+    let here = at.as_ref().map_or(root, |fd| fd.as_fd());
+    open_piece(here, Path::new(OsStr::from_bytes(left)), flags, mode)
+}
+
+/// [`open_beneath`] of a path that a system call takes, once.
+fn open_piece(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
     static LACKING: AtomicBool = AtomicBool::new(false);
     if LACKING.load(Ordering::Relaxed) {
         return open_by_steps(root, path, flags, mode);
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let until = Instant::now() + patience;
-    let opened = loop {
-        match fs::openat2(root, path, flags, mode, resolve) {
-            Err(Errno::INTR) => {}
-            // A rename beside it, or a lease.
-            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
-            opened => break opened,
-        }
-    };
+    let opened = rustix::io::retry_on_intr(|| fs::openat2(root, path, flags, mode, resolve));
     if !matches!(opened, Err(Errno::NOSYS | Errno::PERM)) {
         return Ok(opened?);
     }

@@ -10,8 +10,8 @@
 //! was seen being opened here and has not been closed. It is handed out once; again only after it has changed.
 //!
 //! Events do not tell all: one closes a file that another still writes, or that has the name no more. So what is handed out
-//! is opened with a read lease ([`Finder::open`]), which the kernel refuses while anybody has it open for writing, and must be
-//! as it was found; otherwise it settles again. The lease also shows that what was opened here needs no close (link(2), mknod(2),
+//! is opened with a read lease ([`Finder::open`]), which the kernel refuses while a process has it open for writing, and must be
+//! as it was found; otherwise it is waited for. The lease also shows that what was opened here needs no close (link(2), mknod(2),
 //! truncate(2)), or that its event was lost.
 
 use std::collections::HashMap;
@@ -68,8 +68,8 @@ pub struct Finder {
     inotify: Option<OwnedFd>,
     /// Watch descriptor → directory relative to the root.
     watches: HashMap<i32, PathBuf>,
-    /// Being written here, as far as events tell, with the inode that had the name.
-    open: HashMap<PathBuf, Option<u64>>,
+    /// Open for writing, as far as is known.
+    being_written: HashMap<PathBuf, BeingWritten>,
     /// Found by a scan, and since when they are the same.
     settling: HashMap<PathBuf, (Identity, Instant)>,
     /// Handed out.
@@ -78,8 +78,18 @@ pub struct Finder {
     notes: Vec<String>,
 }
 
-/// Between two looks at a semaphore that is being written, however short [`Timing::settle`] is.
-const LEAST_WAIT: Duration = Duration::from_millis(100);
+/// A semaphore that is waited for.
+#[derive(Debug)]
+struct BeingWritten {
+    /// Of what has the name; None if it went away meanwhile.
+    ino: Option<u64>,
+    since: Instant,
+    is_told: bool,
+}
+
+/// How long a semaphore may be open for writing before that is told.
+const OPEN_NOTE_AFTER: Duration =
+    if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
 
 const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MODIFY)
@@ -109,7 +119,7 @@ impl Finder {
             timing,
             inotify,
             watches: HashMap::new(),
-            open: HashMap::new(),
+            being_written: HashMap::new(),
             settling: HashMap::new(),
             given: HashMap::new(),
             scanned: None,
@@ -140,7 +150,7 @@ impl Finder {
         self.scanned = None;
     }
 
-    /// Opens a semaphore, to be read while nobody writes it. None if somebody has it open for writing.
+    /// Opens a semaphore, to be read while nobody writes it. None if a process has it open for writing.
     ///
     /// # Errors
     /// It is not there any more, or is not ours to read.
@@ -154,17 +164,36 @@ impl Finder {
         }
     }
 
-    /// Hands a semaphore out once more, when it has settled: it was being written, or is not as it was found.
+    /// Hands a semaphore out once more, when it has settled: it is not as it was found.
     pub fn settle_again(&mut self, found: &Found) {
-        // A newer state that was handed out meanwhile stays so.
-        if self.given.get(&found.path) != Some(&found.identity) {
-            return;
+        if self.take_back(found)
+            && let Some(identity) = self.identify(&found.path)
+        {
+            self.settling.insert(found.path.clone(), (identity, Instant::now()));
         }
-        self.given.remove(&found.path);
-        if let Some(identity) = self.identify(&found.path) {
-            let since = Instant::now() + LEAST_WAIT.saturating_sub(self.timing.settle);
-            self.settling.insert(found.path.clone(), (identity, since));
+    }
+
+    /// Hands a semaphore out once more, when the process that has it open for writing has closed it.
+    pub fn await_close(&mut self, found: &Found) {
+        if self.take_back(found) {
+            let ino = self.identify(&found.path).map(|at| at.ino);
+            self.is_written(found.path.clone(), ino);
         }
+    }
+
+    /// False if a newer state was handed out meanwhile, which stays so.
+    fn take_back(&mut self, found: &Found) -> bool {
+        let is_newest = self.given.get(&found.path) == Some(&found.identity);
+        if is_newest {
+            self.given.remove(&found.path);
+        }
+        is_newest
+    }
+
+    fn is_written(&mut self, path: PathBuf, ino: Option<u64>) {
+        self.settling.remove(&path);
+        let new = BeingWritten { ino, since: Instant::now(), is_told: false };
+        self.being_written.entry(path).or_insert(new).ino = ino;
     }
 
     /// Semaphores that became whole; waits `most` for the first of them.
@@ -181,7 +210,7 @@ impl Finder {
     /// Nothing is being written or settling, as far as is known: what is there has been handed out.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.scanned.is_some() && self.settling.is_empty() && self.open.is_empty()
+        self.scanned.is_some() && self.settling.is_empty() && self.being_written.is_empty()
     }
 
     /// Scans where it is time, takes the events that are there, and hands out what has settled.
@@ -213,7 +242,7 @@ impl Finder {
         }
         found.retain(|one| {
             // Opened again after the event for which it was to be handed out.
-            let is_open = self.open.contains_key(&one.path);
+            let is_open = self.being_written.contains_key(&one.path);
             if is_open {
                 self.given.remove(&one.path);
             }
@@ -298,7 +327,7 @@ impl Finder {
     ) -> Result<(), StageError> {
         if mask.contains(ReadFlags::QUEUE_OVERFLOW) {
             // What was closed meanwhile was not told: those being written settle like any other. Nor what was renamed.
-            self.open.clear();
+            self.being_written.clear();
             self.unwatch(Path::new(""));
             return Ok(());
         }
@@ -307,7 +336,7 @@ impl Finder {
             return Ok(());
         }
         if mask.contains(ReadFlags::MOVE_SELF) {
-            self.moved(wd);
+            self.moved(wd, found);
             return Ok(());
         }
         let (Some(directory), Some(name)) = (self.watches.get(&wd), name) else { return Ok(()) };
@@ -323,7 +352,7 @@ impl Finder {
             return Ok(());
         }
         if mask.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
-            self.open.remove(&path);
+            self.being_written.remove(&path);
             self.settling.remove(&path);
             if let Some(identity) = self.identify(&path) {
                 self.give(path, identity, found);
@@ -332,8 +361,7 @@ impl Finder {
             // A hard link is created and never closed; the next scan finds it, and it settles.
             let at = self.identify(&path);
             if mask.contains(ReadFlags::MODIFY) || at.is_some_and(|at| at.size == 0) {
-                self.settling.remove(&path);
-                self.open.insert(path, at.map(|at| at.ino));
+                self.is_written(path, at.map(|at| at.ino));
             }
         }
         Ok(())
@@ -341,12 +369,13 @@ impl Finder {
 
     /// A directory that is watched has another name: its events, and those of the directories in it, tell nothing of the old
     /// one.
-    fn moved(&mut self, wd: i32) {
+    fn moved(&mut self, wd: i32, found: &mut Vec<Found>) {
         let Some(from) = self.watches.get(&wd).cloned() else { return };
         self.unwatch(&from);
         // Where it comes back, what it holds may have changed, though its semaphores have not.
+        found.retain(|one| !one.path.starts_with(&from));
         self.given.retain(|path, _| !path.starts_with(&from));
-        self.open.retain(|path, _| !path.starts_with(&from));
+        self.being_written.retain(|path, _| !path.starts_with(&from));
         self.settling.retain(|path, _| !path.starts_with(&from));
     }
 
@@ -372,20 +401,32 @@ impl Finder {
         let gone: Vec<PathBuf> = self
             .given
             .keys()
-            .chain(self.open.keys())
+            .chain(self.being_written.keys())
             .filter(|path| self.identify(path).is_none())
             .cloned()
             .collect();
         for path in gone {
             self.given.remove(&path);
-            self.open.remove(&path);
+            self.being_written.remove(&path);
             self.settling.remove(&path);
+        }
+        for (path, written) in &mut self.being_written {
+            if !written.is_told && written.since.elapsed() >= OPEN_NOTE_AFTER {
+                written.is_told = true;
+                let path = stage::error::shown(&self.root.join(path));
+                self.notes.push(format!(
+                    "{path}: is open for writing, or another process has a lease on it, and is waited for"
+                ));
+            }
         }
         Ok(())
     }
 
     /// Jobs go by the path of the directory: it must be the one whose semaphores are found.
-    fn check_root(&self) -> Result<(), StageError> {
+    ///
+    /// # Errors
+    /// There is none at the path, or another.
+    pub fn check_root(&self) -> Result<(), StageError> {
         let wrong = |error| StageError::io("watch it", &self.root, error);
         let place = |directory: &OwnedFd| {
             calls::stat(directory.as_fd()).map(|it| (it.stx_dev_major, it.stx_dev_minor, it.stx_ino))
@@ -434,10 +475,11 @@ impl Finder {
     /// A semaphore that a scan has found.
     fn note(&mut self, path: PathBuf) {
         let Some(identity) = self.identify(&path) else { return };
-        if self.open.get(&path).is_some_and(|ino| *ino == Some(identity.ino) && !self.is_unwritten(&path)) {
+        let is_this = |written: &BeingWritten| written.ino == Some(identity.ino);
+        if self.being_written.get(&path).is_some_and(is_this) && !self.is_unwritten(&path) {
             return;
         }
-        self.open.remove(&path);
+        self.being_written.remove(&path);
         if self.given.get(&path) == Some(&identity) {
             return;
         }
@@ -448,7 +490,7 @@ impl Finder {
         }
     }
 
-    /// Does the kernel vouch for it that nobody has this open for writing?
+    /// True if the kernel has granted a read lease: no process has it open for writing.
     fn is_unwritten(&self, path: &Path) -> bool {
         self.open(path).is_ok_and(|file| file.is_some_and(|file| file.is_certain()))
     }

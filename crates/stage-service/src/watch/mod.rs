@@ -19,7 +19,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
@@ -35,9 +35,6 @@ use stage::mounts;
 use stage::names::PathText;
 use stage::semaphore::{self, Identity, Removal, Semaphore};
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
-
-/// How long a semaphore may be open for writing before that is told.
-const WORTH_TELLING: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(10) };
 
 /// What is done with what semaphores vouch for.
 #[derive(Debug, Clone)]
@@ -108,8 +105,6 @@ pub struct Watch<'a> {
     check: &'a Check<'a>,
     /// By semaphore. One that was replaced has an entry for each state that was read.
     under_way: BTreeMap<PathBuf, Vec<UnderWay>>,
-    /// Open for writing, and since when; None once that was told.
-    written: BTreeMap<PathBuf, Option<Instant>>,
     failures: u64,
     /// Happened before an error, and not returned yet.
     early: Vec<Happened>,
@@ -148,7 +143,6 @@ impl<'a> Watch<'a> {
             desk,
             check,
             under_way: BTreeMap::new(),
-            written: BTreeMap::new(),
             failures: 0,
             early: Vec::new(),
         })
@@ -207,25 +201,32 @@ impl<'a> Watch<'a> {
 
     /// None if the semaphore is being written or has changed: then it is found again.
     fn obey(&mut self, found: &Found) -> Result<Option<Happened>, StageError> {
-        let Some(set) = self.read(found)? else { return Ok(self.note_of_writing(&found.path)) };
+        self.finder.check_root()?;
+        let Some(set) = self.read(found)? else { return Ok(None) };
         let trigger = found.path.clone();
         let specs = self.specs(&set, found)?;
         if self.orders.keep_trigger && self.all_there(&specs)? {
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
         let known = self.desk.status(None)?;
-        // After a crash between the end of the jobs and the end of the semaphore, the sources of a move are gone.
-        if specs.len() > 1 && self.moved_before(&specs, &known) {
-            self.remove(&found.path, found.identity)?;
+        // The job of a single source takes the semaphore with it, and leaves none to go on from.
+        let stays = specs.len() > 1 || self.orders.keep_trigger;
+        let of_this =
+            |spec| under_way(spec, &known).or_else(|| moved(spec, &known, &found.identity).filter(|_| stays));
+        let earlier: Vec<Option<&JobStatus>> = specs.iter().map(of_this).collect();
+        // After a crash between the end of the jobs and the end of the semaphore.
+        if earlier.iter().all(|job| job.is_some_and(|job| job.state.is_final())) {
+            if !self.orders.keep_trigger {
+                self.remove(&found.path, found.identity)?;
+            }
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
-        let is_one = specs.len() == 1;
-        let earlier: Vec<Option<&JobStatus>> = specs
-            .iter()
-            .map(|spec| earlier(spec, &known).filter(|job| !is_one || !job.state.is_final()))
-            .collect();
         // What the source of a job under way looks like by now is that job's affair.
-        set.check(self.finder.root_fd().as_fd(), &found.path, |number| earlier[number].is_none())?;
+        for (source, _) in set.sources.iter().zip(&earlier).filter(|(_, job)| job.is_none()) {
+            set.check(self.finder.root_fd().as_fd(), &found.path, source)?;
+        }
+        // Digests take their time, and jobs go by the path of the directory.
+        self.finder.check_root()?;
         let jobs = self.hand_in(specs, &earlier)?;
         let open = jobs.len();
         let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new(), open };
@@ -236,28 +237,25 @@ impl<'a> Watch<'a> {
         Ok(Some(Happened::Submitted { trigger, jobs }))
     }
 
-    /// Hands in the jobs of a set that are not under way or done. If one is refused, those before it are given up: a set moves
-    /// as a whole.
+    /// Hands in the jobs of a set, except those that have moved their sources. One that is under way is handed in again, which
+    /// names the same job. If one is refused, those that were begun here are given up: a set moves as a whole.
     fn hand_in(&self, specs: Vec<JobSpec>, earlier: &[Option<&JobStatus>]) -> Result<Vec<JobId>, StageError> {
-        let (mut jobs, mut begun) = (Vec::new(), Vec::new());
-        for (spec, earlier) in specs.into_iter().zip(earlier) {
-            let job = match earlier {
+        let mut jobs = Vec::new();
+        for (spec, job) in specs.into_iter().zip(earlier) {
+            let id = match job {
                 Some(job) if job.state.is_final() => Ok(job.id),
                 _ => submit_or_retry(self.desk, spec),
             };
-            match job {
+            match id {
                 Ok(id) => jobs.push(id),
                 Err(error) if is_gone(&error) => return Err(error),
                 Err(error) => {
-                    for id in begun {
+                    for (id, _) in jobs.into_iter().zip(earlier).filter(|(_, job)| job.is_none()) {
                         // One that is done already counts as moved when the semaphore is looked at again.
                         let _ = self.desk.cancel(id);
                     }
                     return Err(error);
                 }
-            }
-            if earlier.is_none() {
-                begun.extend(jobs.last());
             }
         }
         Ok(jobs)
@@ -269,12 +267,10 @@ impl<'a> Watch<'a> {
         let file = match self.finder.open(&found.path) {
             Ok(Some(file)) => file,
             Ok(None) => {
-                self.written.entry(found.path.clone()).or_insert_with(|| Some(Instant::now()));
-                self.finder.settle_again(found);
+                self.finder.await_close(found);
                 return Ok(None);
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                self.written.remove(&found.path);
                 self.finder.settle_again(found);
                 return Ok(None);
             }
@@ -284,7 +280,6 @@ impl<'a> Watch<'a> {
             }
             Err(error) => return Err(wrong(error)),
         };
-        self.written.remove(&found.path);
         let list = self.orders.lists.then(|| set::contents(file.as_fd())).transpose().map_err(wrong)?;
         // After it was read, because there may be no leases.
         if Identity::of(&calls::stat(file.as_fd()).map_err(wrong)?) != found.identity {
@@ -294,14 +289,6 @@ impl<'a> Watch<'a> {
         // A long list takes its time, and others may write meanwhile.
         drop(file);
         Set::new(list.as_deref(), &found.path, &self.pattern).map(Some)
-    }
-
-    /// What is worth telling of a semaphore that is open for writing for long, once.
-    fn note_of_writing(&mut self, trigger: &Path) -> Option<Happened> {
-        let since = self.written.get_mut(trigger)?;
-        since.take_if(|since| since.elapsed() >= WORTH_TELLING)?;
-        let path = stage::error::shown(&self.finder.root().join(trigger));
-        Some(Happened::Note(format!("{path}: a process has it open for writing, and it is waited for")))
     }
 
     /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the
@@ -321,8 +308,7 @@ impl<'a> Watch<'a> {
                 source: Place::Path(PathText(self.finder.root().join(&source.path))),
                 destination: self.orders.to.join(&source.path)?,
                 options,
-            }
-            .sealed())
+            })
         };
         set.sources.iter().map(spec).collect()
     }
@@ -335,17 +321,6 @@ impl<'a> Watch<'a> {
             }
         }
         Ok(true)
-    }
-
-    /// Were all of these moved by jobs that the journal remembers, and are their sources gone?
-    fn moved_before(&self, specs: &[JobSpec], known: &[JobStatus]) -> bool {
-        self.orders.verb == Verb::Move
-            && specs.iter().all(|spec| {
-                let same = |job: &&JobStatus| {
-                    job.spec.source == spec.source && job.spec.destination == spec.destination
-                };
-                is_source_gone(spec) && known.iter().rev().find(same).is_some_and(is_durable)
-            })
     }
 
     /// Tells what has become of jobs.
@@ -427,15 +402,34 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The job that does this or has done it: one under way, or one that has moved a source that is gone.
-fn earlier<'a>(spec: &JobSpec, known: &'a [JobStatus]) -> Option<&'a JobStatus> {
-    let newest = known.iter().rev().find(|job| job.spec.is_same_request(spec))?;
-    let has_moved = || spec.verb == Verb::Move && is_durable(newest) && is_source_gone(spec);
-    (!newest.state.is_final() || has_moved()).then_some(newest)
+/// The newest job of this request.
+fn newest<'a>(spec: &JobSpec, known: &'a [JobStatus]) -> Option<&'a JobStatus> {
+    known.iter().rev().find(|job| job.spec.is_same_request(spec))
 }
 
+/// The job of this request that has not ended.
+fn under_way<'a>(spec: &JobSpec, known: &'a [JobStatus]) -> Option<&'a JobStatus> {
+    newest(spec, known).filter(|job| !job.state.is_final())
+}
+
+/// The job of this request that has moved its source for this semaphore: the source is gone, the copy is there, and the job was
+/// handed in since the semaphore was made. Checkpoints that follow one another have files of the same names and sizes.
+fn moved<'a>(spec: &JobSpec, known: &'a [JobStatus], semaphore: &Identity) -> Option<&'a JobStatus> {
+    let (born, _) = semaphore.born?;
+    let is_there = || spec.destination.path().is_none_or(|path| path.symlink_metadata().is_ok());
+    newest(spec, known).filter(|job| {
+        spec.verb == Verb::Move
+            && is_durable(job)
+            && i64::try_from(job.created).is_ok_and(|accepted| accepted >= born)
+            && is_source_gone(spec)
+            && is_there()
+    })
+}
+
+/// Is there nothing at the source's path? One that cannot be looked at may be there.
 fn is_source_gone(spec: &JobSpec) -> bool {
-    spec.source.path().is_some_and(|path| path.symlink_metadata().is_err())
+    let looked = spec.source.path().map(Path::symlink_metadata);
+    matches!(looked, Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound)
 }
 
 /// Is the server missing, as opposed to a fault of a job?

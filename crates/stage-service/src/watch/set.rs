@@ -112,31 +112,27 @@ impl Set {
         Ok(Self { sources, algorithm })
     }
 
-    /// Compares what is there with what is vouched for, of those of its sources whose numbers count: names, sizes, and of a set of
-    /// several jobs digests as well.
-    pub fn check(
-        &self,
-        root: BorrowedFd<'_>,
-        trigger: &Path,
-        counts: impl Fn(usize) -> bool,
-    ) -> Result<(), StageError> {
-        for (_, source) in self.sources.iter().enumerate().filter(|(number, _)| counts(*number)) {
-            let mut expected: BTreeMap<&Path, &Expected> =
-                source.expected.iter().map(|file| (file.path.0.as_path(), file)).collect();
-            let facts = find(root, &source.path).map_err(|error| vain(trigger, &source.path, &error))?;
-            for file in expected.values() {
-                let path = source.path.join(&file.path.0);
-                let path = if file.path.0.as_os_str().is_empty() { &source.path } else { &path };
-                self.check_file(root, trigger, path, file)?;
-            }
-            let directory = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Directory;
-            if directory && !expected.is_empty() {
-                // The semaphore may lie among the files that it vouches for, and is none of them.
-                let own = trigger.strip_prefix(&source.path).unwrap_or(Path::new("")).to_owned();
-                let own_entry = Expected { path: PathText(own.clone()), size: None, digest: None };
-                expected.insert(&own, &own_entry);
-                only_these(root, trigger, &source.path, &expected)?;
-            }
+    /// Compares what is there of one of its sources with what is vouched for: names, sizes, and of a set of several sources
+    /// digests as well.
+    ///
+    /// # Errors
+    /// What differs, or is not there.
+    pub fn check(&self, root: BorrowedFd<'_>, trigger: &Path, source: &Source) -> Result<(), StageError> {
+        let mut expected: BTreeMap<&Path, &Expected> =
+            source.expected.iter().map(|file| (file.path.0.as_path(), file)).collect();
+        let facts = find(root, &source.path).map_err(|error| vain(trigger, &source.path, &error))?;
+        for file in expected.values() {
+            let path = source.path.join(&file.path.0);
+            let path = if file.path.0.as_os_str().is_empty() { &source.path } else { &path };
+            self.check_file(root, trigger, path, file)?;
+        }
+        let directory = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Directory;
+        if directory && !expected.is_empty() {
+            // The semaphore may lie among the files that it vouches for, and is none of them.
+            let own = trigger.strip_prefix(&source.path).unwrap_or(Path::new("")).to_owned();
+            let own_entry = Expected { path: PathText(own.clone()), size: None, digest: None };
+            expected.insert(&own, &own_entry);
+            only_these(root, trigger, &source.path, &expected)?;
         }
         Ok(())
     }
@@ -284,6 +280,10 @@ mod tests {
         (folder, root)
     }
 
+    fn check(set: &Set, root: &OwnedFd, trigger: &str) -> Result<(), StageError> {
+        set.sources.iter().try_for_each(|source| set.check(root.as_fd(), Path::new(trigger), source))
+    }
+
     fn read(root: &OwnedFd, trigger: &str, pattern: &str) -> Result<Set, StageError> {
         let list = contents(open(root.as_fd(), Path::new(trigger)).expect("opens").as_fd()).expect("reads");
         Set::new(Some(&list), Path::new(trigger), &Pattern::parse(pattern).expect("a pattern"))
@@ -299,7 +299,7 @@ mod tests {
             fs::write(folder.path().join(trigger), "\n").unwrap();
             let set = read(&root, trigger, pattern).unwrap();
             assert_eq!(set.sources, [Source { path: source.into(), expected: Vec::new() }]);
-            set.check(root.as_fd(), Path::new(trigger), |_| true).unwrap();
+            check(&set, &root, trigger).unwrap();
         }
         fs::write(folder.path().join("DONE"), "").unwrap();
         assert!(read(&root, "DONE", "DONE").unwrap_err().to_string().contains("does not say"));
@@ -315,7 +315,7 @@ mod tests {
         fs::write(at("set.done"), format!("set/a 1 {DIGEST_OF_A}\nset/deep/b\t2\n")).unwrap();
         let check = || {
             let set = read(&root, "set.done", "*.done")?;
-            set.check(root.as_fd(), Path::new("set.done"), |_| true).map(|()| set)
+            check(&set, &root, "set.done").map(|()| set)
         };
         let set = check().unwrap();
         assert_eq!((set.sources.len(), set.algorithm), (1, Some(Algorithm::Xxh3)));
@@ -347,7 +347,7 @@ mod tests {
         let set = read(&root, "ckpt-7/DONE", "ckpt-*/DONE").unwrap();
         assert_eq!(set.sources[0].path, Path::new("ckpt-7"));
         assert_eq!(set.sources[0].expected[0].path.0, Path::new("a"));
-        set.check(root.as_fd(), Path::new("ckpt-7/DONE"), |_| true).unwrap();
+        check(&set, &root, "ckpt-7/DONE").unwrap();
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         let set = read(&root, "x.done", "*.done").unwrap();
         assert_eq!(set.sources.len(), 2);
         assert_eq!(set.sources[0].expected[0].path.0, Path::new(""));
-        let error = set.check(root.as_fd(), Path::new("x.done"), |_| true).unwrap_err().to_string();
+        let error = check(&set, &root, "x.done").unwrap_err().to_string();
         assert!(error.starts_with("x.done: vouches for b, which has the digest "), "{error}");
     }
 

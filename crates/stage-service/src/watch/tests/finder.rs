@@ -175,17 +175,6 @@ fn another_directory_of_the_name_is_not_watched() {
     assert_eq!(cause, "another directory has its name now", "{error}");
 }
 
-#[test]
-fn one_that_settles_again_is_waited_for_however_soon_it_settles() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("a.done"), "").unwrap();
-    let mut finder = finder(folder.path(), "*.done", HOUR, Duration::ZERO);
-    let found = finder.next(Duration::ZERO).unwrap().remove(0);
-    finder.settle_again(&found);
-    assert_eq!(finder.next(Duration::ZERO).unwrap(), []);
-    assert_eq!(find(&mut finder, 1), [Path::new("a.done")]);
-}
-
 /// Semaphores that nobody closes, although the events of their making look as if somebody had opened them.
 #[test]
 fn what_needs_no_close_is_found_by_a_scan() {

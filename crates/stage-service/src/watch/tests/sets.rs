@@ -8,9 +8,19 @@ fn orders(to: &Path, keep_trigger: bool) -> Orders {
 }
 
 fn watch<'a>(folder: &Path, desk: &'a Still, keep: bool, check: &'a Check<'a>) -> Watch<'a> {
+    watch_to(Path::new("/slow"), folder, desk, keep, check)
+}
+
+fn watch_to<'a>(to: &Path, folder: &Path, desk: &'a dyn Desk, keep: bool, check: &'a Check<'a>) -> Watch<'a> {
     let pattern = Pattern::parse("*.done").unwrap();
     let timing = Timing { rescan: SOON, settle: SOON };
-    Watch::new(folder, pattern, timing, orders(Path::new("/slow"), keep), desk, check).unwrap()
+    Watch::new(folder, pattern, timing, orders(to, keep), desk, check).unwrap()
+}
+
+/// Writes the same into a semaphore, as one does who wants it looked at again.
+fn touched(path: &Path) {
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_modified(std::time::SystemTime::now()).unwrap();
 }
 
 /// `a` and `b`, and `x.done`, which lists them.
@@ -62,25 +72,39 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
 
 /// Half a list vouches for half a set: the other half would stay for ever, with no semaphore.
 #[test]
-fn a_list_that_anybody_still_writes_is_not_obeyed() {
-    let (folder, desk) = (two_files_and_their_list(), Still::default());
-    let at = |name: &str| folder.path().join(name);
-    fs::remove_file(at("x.done")).unwrap();
-    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
-    assert_eq!(watch.step(SOON).unwrap(), []);
-    let mut writer = fs::File::create(at("x.done")).unwrap();
-    writer.write_all(b"a\n").unwrap();
-    for _ in 0..20 {
-        // The end of another's writing, as of touch(1).
-        drop(fs::OpenOptions::new().append(true).open(at("x.done")).unwrap());
+fn a_list_that_a_process_still_writes_is_not_obeyed_and_is_told() {
+    // One writer alone, and a second one that comes and goes, as touch(1).
+    for is_touched in [false, true] {
+        let (folder, desk) = (two_files_and_their_list(), Still::default());
+        let at = |name: &str| folder.path().join(name);
+        fs::remove_file(at("x.done")).unwrap();
+        let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
         assert_eq!(watch.step(SOON).unwrap(), []);
+        let mut writer = fs::File::create(at("x.done")).unwrap();
+        writer.write_all(b"a\n").unwrap();
+        let mut told = Vec::new();
+        for round in 0..2000 {
+            if is_touched && round < 20 {
+                drop(fs::OpenOptions::new().append(true).open(at("x.done")).unwrap());
+            }
+            told.extend(watch.step(SOON).unwrap());
+            if !told.is_empty() {
+                break;
+            }
+        }
+        let note = format!(
+            "{}: is open for writing, or another process has a lease on it, and is waited for",
+            at("x.done").display()
+        );
+        assert_eq!(told, [Happened::Note(note)]);
+        assert!(!watch.is_idle());
+        for _ in 0..20 {
+            assert_eq!(watch.step(SOON).unwrap(), [], "it is told once");
+        }
+        writer.write_all(b"b\n").unwrap();
+        drop(writer);
+        assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
     }
-    assert!(!watch.is_idle());
-    let Happened::Note(note) = next(&mut watch) else { panic!() };
-    assert!(note.ends_with("x.done: a process has it open for writing, and it is waited for"), "{note}");
-    writer.write_all(b"b\n").unwrap();
-    drop(writer);
-    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
 }
 
 /// As a file server has one for a client that writes.
@@ -126,20 +150,21 @@ fn an_older_state_of_a_semaphore_does_not_have_it_handed_out_twice() {
 #[test]
 fn a_set_that_is_half_moved_goes_on() {
     for is_new in [false, true] {
-        let (folder, desk) = (two_files_and_their_list(), Still::default());
+        let (folder, slow, desk) =
+            (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
         let at = |name: &str| folder.path().join(name);
-        let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+        let begun = || watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+        let mut first = begun();
         assert!(matches!(next(&mut first), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
         desk.set(1, State::Done);
-        fs::remove_file(at("a")).unwrap();
+        fs::rename(at("a"), slow.path().join("a")).unwrap();
         // Its job is just removing it.
         fs::rename(at("b"), at("kept")).unwrap();
-        // The watch is started anew; the semaphore is written anew.
         let mut second = if is_new {
             drop(first);
-            watch(folder.path(), &desk, false, &|_, _| unreachable!())
+            begun()
         } else {
-            renamed_into_place(&at("x.done"), "a\nb\n");
+            touched(&at("x.done"));
             first
         };
         assert!(matches!(next(&mut second), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
@@ -147,11 +172,11 @@ fn a_set_that_is_half_moved_goes_on() {
         assert!(matches!(next(&mut second), Happened::Failed { job: 2, .. }));
         // It is mended, and asked for again.
         fs::rename(at("kept"), at("b")).unwrap();
-        renamed_into_place(&at("x.done"), "a\nb\n");
+        touched(&at("x.done"));
         let Happened::Submitted { jobs, .. } = next(&mut second) else { panic!() };
         assert_eq!(jobs[0], 1);
         desk.set(jobs[1], State::Done);
-        fs::remove_file(at("b")).unwrap();
+        fs::rename(at("b"), slow.path().join("b")).unwrap();
         assert!(matches!(next(&mut second), Happened::Durable { .. }));
         assert!(!at("x.done").exists());
         // New ones of the names are moved anew.
@@ -161,6 +186,78 @@ fn a_set_that_is_half_moved_goes_on() {
         let Happened::Submitted { jobs: anew, .. } = next(&mut second) else { panic!() };
         assert!(anew.iter().all(|job| !jobs.contains(job)), "{anew:?} {jobs:?}");
     }
+}
+
+/// Checkpoints that follow one another have the same names and sizes.
+#[test]
+fn what_was_moved_for_another_semaphore_does_not_count() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    for (id, name) in [(1, "a"), (2, "b")] {
+        desk.set(id, State::Done);
+        fs::rename(at(name), slow.path().join(name)).unwrap();
+    }
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    // Long after that, or when its copy has been taken away, one of a new set's files is missing.
+    fs::write(at("a"), "new").unwrap();
+    desk.age();
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for b, which is not there"), "{why:?}");
+    let desk = Still::default();
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    fs::write(at("b"), "new").unwrap();
+    touched(&at("x.done"));
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    desk.set(2, State::Done);
+    fs::remove_file(at("b")).unwrap();
+    fs::remove_file(slow.path().join("b")).unwrap();
+    touched(&at("x.done"));
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for b, which is not there"), "{why:?}");
+}
+
+#[test]
+fn the_semaphore_of_a_set_that_was_moved_stays_where_it_is_to_be_kept() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let begun = || watch_to(slow.path(), folder.path(), &desk, true, &|_, _| Ok(false));
+    let mut first = begun();
+    assert!(matches!(next(&mut first), Happened::Submitted { .. }));
+    for (id, name) in [(1, "a"), (2, "b")] {
+        desk.set(id, State::Done);
+        fs::rename(at(name), slow.path().join(name)).unwrap();
+    }
+    assert!(matches!(next(&mut first), Happened::Durable { .. }));
+    assert!(matches!(next(&mut begun()), Happened::AlreadyThere { .. }));
+    assert!(at("x.done").exists());
+}
+
+#[test]
+fn nothing_is_handed_in_once_another_directory_has_the_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let desk = Still::default();
+    fs::create_dir_all(at("above/watched")).unwrap();
+    let pattern = Pattern::parse("*.done").unwrap();
+    let timing = Timing { rescan: HOUR, settle: SOON };
+    let orders = orders(Path::new("/slow"), false);
+    let watched = at("above/watched");
+    let mut watch = Watch::new(&watched, pattern, timing, orders, &desk, &|_, _| unreachable!()).unwrap();
+    assert_eq!(watch.step(Duration::ZERO).unwrap(), []);
+    // Of what is above it no event tells.
+    fs::rename(at("above"), at("old")).unwrap();
+    fs::create_dir_all(&watched).unwrap();
+    fs::write(watched.join("a"), "another").unwrap();
+    fs::write(at("old/watched/a"), "a").unwrap();
+    fs::write(at("old/watched/a.done"), "").unwrap();
+    let told = std::iter::repeat_with(|| watch.step(SOON))
+        .take(100)
+        .find(|it| !matches!(it, Ok(it) if it.is_empty()));
+    assert!(matches!(told, Some(Ok(it)) if matches!(it[..], [Happened::Refused { .. }])));
+    assert!(desk.specs().is_empty());
 }
 
 #[test]
@@ -178,6 +275,16 @@ fn a_semaphore_of_one_file_that_was_moved_before_asks_for_what_is_not_there() {
     renamed_into_place(&at("a.done"), "");
     let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
     assert!(why.message.contains("vouches for a, which is not there"), "{why:?}");
+}
+
+#[test]
+fn a_source_that_cannot_be_looked_at_is_not_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::os::unix::fs::symlink("circle", at("circle")).unwrap();
+    let of = |path: &Path| JobSpec { source: Place::of_path(path).unwrap(), ..crate::testing::spec("x") };
+    assert!(is_source_gone(&of(&at("a"))));
+    assert!(!is_source_gone(&of(&at("circle/a"))));
 }
 
 /// Refuses the jobs of one source.
@@ -214,11 +321,7 @@ fn if_one_job_of_a_set_is_refused_those_before_it_are_given_up() {
     let (folder, still) = (two_files_and_their_list(), Still::default());
     let at = |name: &str| folder.path().join(name);
     let desk = Refusing(&still, Some(at("b")).into());
-    let pattern = Pattern::parse("*.done").unwrap();
-    let timing = Timing { rescan: SOON, settle: SOON };
-    let orders = orders(Path::new("/slow"), false);
-    let mut watch =
-        Watch::new(folder.path(), pattern, timing, orders, &desk, &|_, _| unreachable!()).unwrap();
+    let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
     assert!(matches!(next(&mut watch), Happened::Refused { .. }));
     assert_eq!(still.status(Some(1)).unwrap()[0].state, State::Cancelled);
     assert!(watch.is_idle());
@@ -329,16 +432,17 @@ fn a_destination_in_memory_is_not_watched_for() {
 
 #[test]
 fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
-    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
     let at = |name: &str| folder.path().join(name);
-    let mut first = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let begun = || watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    let mut first = begun();
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
     drop(first);
     for (id, name) in [(1, "a"), (2, "b")] {
         desk.set(id, State::Done);
-        fs::remove_file(at(name)).unwrap();
+        fs::rename(at(name), slow.path().join(name)).unwrap();
     }
-    let mut second = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let mut second = begun();
     assert!(matches!(next(&mut second), Happened::AlreadyThere { .. }));
     assert!(!at("x.done").exists());
     assert_eq!(desk.specs().len(), 2);
