@@ -145,7 +145,7 @@ fn wait(
         stop.check(&format!("waiting for the lock {}", path.display()))?;
         counted += u32::from(counts());
         if counted >= ATTEMPTS {
-            let holder = storage::locks::holder(file.as_fd(), storage::locks::LockKind::Flock).ok().flatten();
+            let holder = storage::locks::holder(file.as_fd(), storage::locks::LockKind::Flock);
             let holder = holder.unwrap_or_else(|| "a process that this host does not show".to_owned());
             return Err(LayoutError::Locked { lock: path.to_owned(), holder });
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use storage::locks::LockKind;
+use storage::locks::{LockKind, holder};
 
 use crate::error::{StageError, shown};
 use crate::pace::GoOn;
@@ -54,11 +54,6 @@ pub fn at_once(file: BorrowedFd<'_>, exclusive: bool, path: &Path) -> Result<boo
 
 fn unknown() -> String {
     "another process, of which this host does not know".to_owned()
-}
-
-/// Who locks a file, as far as proc(5) tells.
-fn holder(file: BorrowedFd<'_>, kind: LockKind) -> Option<String> {
-    storage::locks::holder(file, kind).ok()?
 }
 
 /// The error of a database that cannot be used; of one that another keeps locked, with its name.

@@ -20,7 +20,7 @@ use crate::fs_type;
 /// How much of `/proc/locks` the kernel hands out at once (`seq_read_iter`), if as much is asked for: a page.
 const PIECE_BYTES: usize = 4096;
 /// How often a list of several pieces is read that does not have a lock.
-const READINGS: u32 = 10;
+const READS_MAX: u32 = 10;
 /// File systems whose files have another device for stat(2) than in `/proc/locks`.
 const WITH_OTHER_DEVICES: [u32; 3] = [fs_type::BTRFS, fs_type::OVERLAY, fs_type::BCACHEFS];
 
@@ -97,9 +97,7 @@ pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
     let duplicate = File::from(file.try_clone_to_owned()?);
     match duplicate.try_lock() {
         Ok(()) => Ok(Attempt::Taken),
-        Err(TryLockError::WouldBlock) => {
-            Ok(Attempt::Held { by: holder(file, LockKind::Flock).ok().flatten() })
-        }
+        Err(TryLockError::WouldBlock) => Ok(Attempt::Held { by: holder(file, LockKind::Flock) }),
         Err(TryLockError::Error(error)) => match error.raw_os_error() {
             Some(libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL) => Ok(Attempt::Unsupported),
             _ => Err(error),
@@ -108,21 +106,17 @@ pub fn try_exclusive(file: BorrowedFd<'_>) -> io::Result<Attempt> {
 }
 
 /// The process that has a lock of this kind on a file, with its name, as far as proc(5) tells. This process is named only if no
-/// other is.
-///
-/// # Errors
-/// The file cannot be looked at.
-pub fn holder(file: BorrowedFd<'_>, kind: LockKind) -> io::Result<Option<String>> {
-    let locked = Locked::of(file, kind)?;
-    let Some(mut holders) = locked.listed() else { return Ok(None) };
+/// other is. None if no process is listed.
+#[must_use]
+pub fn holder(file: BorrowedFd<'_>, kind: LockKind) -> Option<String> {
+    let locked = Locked::of(file, kind).ok()?;
+    let mut holders = locked.listed();
     // Stable: this process's own lock on another descriptor comes last.
     holders.sort_by_key(|pid| *pid == std::process::id());
-    let Some(first) = holders.first().copied() else { return Ok(None) };
+    let first = holders.first().copied()?;
     let alive = holders.into_iter().find_map(|pid| Some((pid, command(pid)?)));
     let found = alive.or_else(|| locked.inherited());
-    Ok(Some(
-        found.map_or_else(|| format!("process {first}"), |(pid, name)| format!("process {pid} ({name})")),
-    ))
+    Some(found.map_or_else(|| format!("process {first}"), |(pid, name)| format!("process {pid} ({name})")))
 }
 
 /// The kernel's list of locks, read in pieces as large as it hands out. A String that is empty is read into in pieces of 32 bytes
@@ -156,21 +150,21 @@ impl Locked {
         Ok(Self { kind, device, inode: found.inode })
     }
 
-    /// The processes that hold a lock on the file; None where the list cannot be read.
+    /// The processes that hold a lock on the file; none where the list cannot be read.
     ///
     /// The kernel finds its place by counting lines: where a lock is given up between two pieces, the lines behind it move up,
     /// and one that was to begin the next piece is in neither. So a list of several pieces is read again if it does not have the
     /// lock.
-    fn listed(&self) -> Option<Vec<u32>> {
+    fn listed(&self) -> Vec<u32> {
         let mut found = Vec::new();
-        for _ in 0..READINGS {
-            let locks = list().ok()?;
+        for _ in 0..READS_MAX {
+            let locks = list().unwrap_or_default();
             found = self.holders(&locks);
             if !found.is_empty() || locks.len() <= PIECE_BYTES {
                 break;
             }
         }
-        Some(found)
+        found
     }
 
     /// A process with a descriptor that holds a lock on the file, whichever process took it. Only descriptors that this user
@@ -290,7 +284,7 @@ mod tests {
                 }
             });
             is_ready.recv().unwrap();
-            let of = |file: &&File| holder(file.as_fd(), LockKind::Flock).unwrap();
+            let of = |file: &&File| holder(file.as_fd(), LockKind::Flock);
             let unnamed = held.iter().cycle().take(1500).filter(|file| of(file).is_none()).count();
             is_over.store(true, Ordering::Relaxed);
             unnamed

@@ -115,8 +115,9 @@ impl Drift {
     /// `no drift: −0.4 % from first to last (−1.0 % to 0.2 %), at most 2.1 % off the median`.
     #[must_use]
     pub fn sentence(&self) -> String {
-        // The estimate knows no bound, but nothing loses more than all.
-        let range = self.interval.map(|i| format!(" ({} to {})", signed(i.low.max(-1.0)), signed(i.high)));
+        // The estimates know no bound, but nothing loses more than all.
+        let signed = |ratio: f64| signed(ratio.max(-1.0));
+        let range = self.interval.map(|i| format!(" ({} to {})", signed(i.low), signed(i.high)));
         let range = range.unwrap_or_default();
         format!(
             "{}: {} from first to last{range}, at most {} off the median",
@@ -259,4 +260,23 @@ fn of_value(against: &AgainstBest) -> Option<EffectOfValue> {
         pairs: effect.blocks as u64,
         beyond_noise: matches!(against.verdict, Verdict::Worse | Verdict::Better),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_sentence_tells_of_a_loss_of_more_than_all() {
+        let drift = Drift {
+            runs: 3,
+            verdict: "jumping".to_owned(),
+            moved: true,
+            trend: -3.0,
+            interval: Some(Interval { low: -9.73, high: -1.2 }),
+            largest_deviation: 0.5,
+        };
+        let sentence = "jumping: −100 % from first to last (−100 % to −100 %), at most 50.0 % off the median";
+        assert_eq!(drift.sentence(), sentence);
+    }
 }
