@@ -336,7 +336,7 @@ impl Finder {
             return Ok(());
         }
         if mask.contains(ReadFlags::MOVE_SELF) {
-            self.moved(wd, found);
+            self.moved(wd);
             return Ok(());
         }
         let (Some(directory), Some(name)) = (self.watches.get(&wd), name) else { return Ok(()) };
@@ -369,11 +369,10 @@ impl Finder {
 
     /// A directory that is watched has another name: its events, and those of the directories in it, tell nothing of the old
     /// one.
-    fn moved(&mut self, wd: i32, found: &mut Vec<Found>) {
+    fn moved(&mut self, wd: i32) {
         let Some(from) = self.watches.get(&wd).cloned() else { return };
         self.unwatch(&from);
         // Where it comes back, what it holds may have changed, though its semaphores have not.
-        found.retain(|one| !one.path.starts_with(&from));
         self.given.retain(|path, _| !path.starts_with(&from));
         self.being_written.retain(|path, _| !path.starts_with(&from));
         self.settling.retain(|path, _| !path.starts_with(&from));

@@ -201,7 +201,6 @@ impl<'a> Watch<'a> {
 
     /// None if the semaphore is being written or has changed: then it is found again.
     fn obey(&mut self, found: &Found) -> Result<Option<Happened>, StageError> {
-        self.finder.check_root()?;
         let Some(set) = self.read(found)? else { return Ok(None) };
         let trigger = found.path.clone();
         let specs = self.specs(&set, found)?;
@@ -214,6 +213,12 @@ impl<'a> Watch<'a> {
         let of_this =
             |spec| under_way(spec, &known).or_else(|| moved(spec, &known, &found.identity).filter(|_| stays));
         let earlier: Vec<Option<&JobStatus>> = specs.iter().map(of_this).collect();
+        // What the source of a job under way looks like by now is that job's affair.
+        for (source, _) in set.sources.iter().zip(&earlier).filter(|(_, job)| job.is_none()) {
+            set.check(self.finder.root_fd().as_fd(), &found.path, source)?;
+        }
+        // Last, because digests take their time, and jobs and sources that are gone go by the path of the directory.
+        self.finder.check_root()?;
         // After a crash between the end of the jobs and the end of the semaphore.
         if earlier.iter().all(|job| job.is_some_and(|job| job.state.is_final())) {
             if !self.orders.keep_trigger {
@@ -221,12 +226,6 @@ impl<'a> Watch<'a> {
             }
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
-        // What the source of a job under way looks like by now is that job's affair.
-        for (source, _) in set.sources.iter().zip(&earlier).filter(|(_, job)| job.is_none()) {
-            set.check(self.finder.root_fd().as_fd(), &found.path, source)?;
-        }
-        // Digests take their time, and jobs go by the path of the directory.
-        self.finder.check_root()?;
         let jobs = self.hand_in(specs, &earlier)?;
         let open = jobs.len();
         let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new(), open };

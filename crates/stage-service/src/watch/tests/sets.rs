@@ -261,6 +261,33 @@ fn nothing_is_handed_in_once_another_directory_has_the_name() {
 }
 
 #[test]
+fn no_semaphore_goes_for_what_another_directory_of_the_name_lacks() {
+    let (above, slow, desk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), Still::default());
+    let folder = two_files_and_their_list();
+    let at = |name: &str| above.path().join(name);
+    fs::create_dir(at("above")).unwrap();
+    fs::rename(folder.path(), at("above/watched")).unwrap();
+    let watched = at("above/watched");
+    let begun = || watch_to(slow.path(), &watched, &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut begun()), Happened::Submitted { .. }));
+    for (id, name) in [(1, "a"), (2, "b")] {
+        desk.set(id, State::Done);
+        fs::copy(watched.join(name), slow.path().join(name)).unwrap();
+    }
+    // It has scanned, and hears of what the old directory holds by events alone.
+    let timing = Timing { rescan: HOUR, settle: HOUR };
+    let (pattern, orders) = (Pattern::parse("*.done").unwrap(), orders(slow.path(), false));
+    let mut second = Watch::new(&watched, pattern, timing, orders, &desk, &|_, _| unreachable!()).unwrap();
+    assert_eq!(second.step(Duration::ZERO).unwrap(), []);
+    fs::rename(at("above"), at("old")).unwrap();
+    fs::create_dir_all(&watched).unwrap();
+    touched(&at("old/watched/x.done"));
+    let told = std::iter::repeat_with(|| second.step(SOON).unwrap()).take(100).find(|it| !it.is_empty());
+    assert!(matches!(told.as_deref(), Some([Happened::Refused { .. }])), "{told:?}");
+    assert!(at("old/watched/x.done").exists());
+}
+
+#[test]
 fn a_semaphore_of_one_file_that_was_moved_before_asks_for_what_is_not_there() {
     let (folder, desk) = (tempfile::tempdir().unwrap(), Still::default());
     let at = |name: &str| folder.path().join(name);
