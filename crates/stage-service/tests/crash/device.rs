@@ -9,11 +9,11 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -86,8 +86,6 @@ impl Host {
     }
 }
 
-static NUMBERS: AtomicU32 = AtomicU32::new(0);
-
 /// What was written, by the number of the piece.
 pub type Image = BTreeMap<usize, Vec<u8>>;
 
@@ -107,8 +105,8 @@ pub struct Drive {
     pub bytes: usize,
     pub point: PathBuf,
     directory: tempfile::TempDir,
-    /// Of its loop device; another process has others.
-    number: u32,
+    /// Of its loop device.
+    number: Number,
     loop_device: Option<String>,
     nbdfuse: Option<Child>,
 }
@@ -161,25 +159,38 @@ fn ran(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Attaches a file as a loop device of this number.
-pub fn attach(number: u32, file: &Path) -> String {
-    let device = format!("/dev/loop{number}");
-    for _ in 0..100 {
-        let attached = tool("losetup").arg(&device).arg(file).output().expect("losetup");
-        if attached.status.success() {
-            return device;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{device} cannot be attached")
+/// A number of a loop device that nobody else has while this lives: none of those that are given to who asks for a free one,
+/// so that it can be attached again (a mover knows a mount by its device), and the lowest that is free, because the kernel
+/// keeps a device for each number that was ever attached, and every program that looks through /sys/block pays for it.
+pub struct Number {
+    number: u32,
+    /// Bound to a name that goes with the process, however that ends.
+    _claim: UnixListener,
 }
 
-/// A number of a loop device that no other drive of this process has, nor one of a process that was killed. None of those that
-/// are given to who asks for a free one, so that it can be attached again: a mover knows a mount by its device.
-pub fn free_number() -> u32 {
-    let next = || NUMBERS.fetch_add(1, Ordering::Relaxed) % 64 + 64 * (1 + std::process::id() % 64);
-    let is_free = |number: &u32| !Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists();
-    std::iter::repeat_with(next).take(64).find(is_free).expect("a loop device that is not attached")
+impl Number {
+    pub fn free() -> Self {
+        let claimed = |number: u32| {
+            let name = SocketAddr::from_abstract_name(format!("flashwright-crash-loop-{number}")).ok()?;
+            let this = Self { number, _claim: UnixListener::bind_addr(&name).ok()? };
+            let is_free = !Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists();
+            is_free.then_some(this)
+        };
+        (64..128).find_map(claimed).expect("a loop device that is not attached")
+    }
+
+    /// Attaches a file as the loop device of this number.
+    pub fn attach(&self, file: &Path) -> String {
+        let device = format!("/dev/loop{}", self.number);
+        for _ in 0..100 {
+            let attached = tool("losetup").arg(&device).arg(file).output().expect("losetup");
+            if attached.status.success() {
+                return device;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{device} cannot be attached")
+    }
 }
 
 impl Drive {
@@ -201,7 +212,7 @@ impl Drive {
             bytes,
             point,
             directory,
-            number: free_number(),
+            number: Number::free(),
             loop_device: None,
             nbdfuse: Some(nbdfuse),
         };
@@ -212,7 +223,7 @@ impl Drive {
             assert!(waited < 6000, "nbdfuse shows no file");
             std::thread::sleep(Duration::from_millis(10));
         }
-        let device = attach(this.number, &file);
+        let device = this.number.attach(&file);
         this.loop_device = Some(device.clone());
         if file_system == "xfs" {
             ran("mkfs.xfs", &["-q", "-K", &device]);
@@ -255,7 +266,7 @@ impl Drive {
         for (n, piece) in image {
             file.write_all_at(piece, (n * PIECE) as u64).unwrap();
         }
-        let device = attach(self.number, &path);
+        let device = self.number.attach(&path);
         ran("mount", &[&device, &self.point.to_string_lossy()]);
         Mounted(self.point.clone(), device)
     }

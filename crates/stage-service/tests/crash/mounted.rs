@@ -129,8 +129,8 @@ fn another_file_system_on_the_same_device_is_not_taken_for_the_one_that_was_moun
         println!("SKIP a loop device that is used twice: it takes root, loop devices and mkfs.xfs");
         return;
     };
-    let number = device::free_number();
-    let device = device::attach(number, &first);
+    let number = device::Number::free();
+    let device = number.attach(&first);
     let unmounted = || device::unmounted(&point) && ran("losetup", &["--detach", &device]);
     let mounted = || ran("mount", &["-t", "xfs", &device, point.to_str().unwrap()]);
     let report = mounted().then(|| {
@@ -139,7 +139,7 @@ fn another_file_system_on_the_same_device_is_not_taken_for_the_one_that_was_moun
         killed(&world, Strike::nth_of(Call::Renameat, 0, Hit::Kill));
         // Not a mount option or a place differs, and what the destination is in is made anew.
         assert!(unmounted());
-        device::attach(number, &second);
+        number.attach(&second);
         assert!(mounted());
         fs::create_dir(world.slow()).unwrap();
         let report = run(&Order::go_on(&world.state)).told();
