@@ -5,8 +5,8 @@
 
 mod rig;
 
-use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -74,6 +74,38 @@ fn waits_with_a_time_out_end_where_a_kernel_thread_submits() {
         let kernel = Faulty::default().lacking_features(lacking);
         waits_end(IoUring::with_kernel(kernel, device, &polled).unwrap(), writer);
     }
+}
+
+/// The ring that has this file among its own, under another descriptor.
+fn ring_with(file: &str) -> Option<OwnedFd> {
+    let descriptors = std::fs::read_dir("/proc/self/fdinfo").expect("its descriptors");
+    let has_it = |entry: &std::fs::DirEntry| {
+        std::fs::read_to_string(entry.path())
+            .is_ok_and(|text| text.contains("UserFiles:") && text.contains(file))
+    };
+    let number = descriptors.flatten().find(has_it)?.file_name().to_str()?.parse().ok()?;
+    // SAFETY: dup(2) takes any number, and the descriptor that it gives is nobody else's.
+    let ring = unsafe { libc::dup(number) };
+    // SAFETY: it was just made.
+    (ring >= 0).then(|| unsafe { OwnedFd::from_raw_fd(ring) })
+}
+
+/// The kernel takes a ring apart when it comes to it: here, when its last descriptor goes.
+#[test]
+fn a_device_is_in_use_no_longer_than_its_engine() {
+    let (device, mut writer) = PipeDevice::open();
+    let number = device.fd().as_raw_fd();
+    let file = std::fs::read_link(format!("/proc/self/fd/{number}")).expect("a pipe");
+    let engine = IoUring::new(device, &config(2)).unwrap();
+    let Some(_ring) = ring_with(&file.to_string_lossy()) else {
+        return eprintln!("SKIPPED: this kernel does not say which files a ring has");
+    };
+    drop(engine);
+    // A process that another test was just starting may have it for a moment. So many bytes fit into a pipe.
+    let pause = |_: &std::io::Result<usize>| std::thread::sleep(Duration::from_millis(1));
+    let mut written = std::iter::repeat_with(|| writer.write(b"x")).take(60_000).inspect(pause);
+    let refused = written.find_map(Result::err).expect("nobody reads it");
+    assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
 }
 
 /// Whether poll(2) finds the engine's descriptor readable within `patience`.

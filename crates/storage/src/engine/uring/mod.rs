@@ -82,8 +82,6 @@ pub struct IoUring<K: Kernel = Linux, F: Form = Plain> {
     /// Descriptors of the device or of its members.
     fds: Box<[RawFd]>,
     fixed_files: bool,
-    /// Whether devices' claims are registered behind `fds`.
-    holds_claims: bool,
     /// Local tail; the kernel sees it at `submit`.
     tail: u32,
     /// Entries that the kernel has taken; with a polling thread, entries it may see.
@@ -177,7 +175,6 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
             slots_per_buffer: 0,
             fds,
             fixed_files: false,
-            holds_claims: false,
             tail: 0,
             submitted: 0,
             head: 0,

@@ -36,8 +36,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
                 files.len() as u32,
             )
         };
-        self.holds_claims = !claims.is_empty();
-        if let (true, Err(source)) = (self.holds_claims, &result) {
+        if let (false, Err(source)) = (claims.is_empty(), &result) {
             let source = io::Error::new(source.kind(), format!("the claim cannot be held: {source}"));
             return Err(EngineError { engine: F::NAME, operation: "register files", source });
         }
@@ -140,8 +139,9 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
             let _ =
                 unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
         }
-        if drained && self.holds_claims {
-            // What is dropped next can be claimed anew at once.
+        if drained && self.fixed_files {
+            // The kernel takes a ring apart when it comes to it, tens of milliseconds later on a busy machine. A drive that is
+            // closed before would still be in use: neither this process nor mkfs(8) could have it for itself.
             // SAFETY: UNREGISTER_FILES takes no argument. No request is under way that uses them.
             let _ = unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_FILES, std::ptr::null(), 0) };
         }
