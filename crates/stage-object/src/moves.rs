@@ -233,7 +233,11 @@ impl Destination for SetToBe {
         _: &mut Notes,
     ) -> Result<(), StageError> {
         // What is gone by now had no upload worth finding; its objects are in the log.
-        let found = row.spec.source.path().and_then(|path| stage::runner::Source::open(path).ok());
+        let found = row
+            .spec
+            .source
+            .path()
+            .and_then(|path| stage::runner::Source::open(path, row.spec.watched()).ok());
         let stored = found.map(|source| Stored::of(&source.local())).transpose()?;
         let source = stored.as_ref().map(|stored| stored.source(row.spec.verb));
         self.set.abandon(source.as_ref(), Ledger::new(journal, row.id), stop)

@@ -65,8 +65,17 @@ impl Desk for Mover {
 /// # Errors
 /// Those of [`Desk::submit`] and [`Desk::retry`].
 pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageError> {
+    submit_or_retry_of(desk, spec, &desk.status(None)?)
+}
+
+/// The same where all jobs are `known`: of a set of thousands each would read thousands.
+pub(crate) fn submit_or_retry_of(
+    desk: &dyn Desk,
+    spec: JobSpec,
+    known: &[JobStatus],
+) -> Result<JobId, StageError> {
     let spec = spec.sealed();
-    let failed = desk.status(None)?.into_iter().rev().find(|job| {
+    let failed = known.iter().rev().find(|job| {
         job.spec.source == spec.source
             && job.spec.destination == spec.destination
             && !matches!(job.state, State::Done | State::Cancelled)
@@ -82,6 +91,7 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageErr
         // The semaphore was written anew: the job that goes on has to know of it.
         Some(job)
             if job.state == State::Failed
+                && job.spec.options.semaphore.is_some()
                 && job.spec.without_expected().of_any_semaphore()
                     == spec.without_expected().of_any_semaphore() =>
         {

@@ -92,9 +92,14 @@ impl Still {
         self.changed.notify_all();
     }
 
-    /// Has all jobs be of long ago.
-    pub fn age(&self) {
-        self.jobs.lock().unwrap().values_mut().for_each(|job| job.created = 0);
+    /// Has a job find its copy taken away, and leave its source.
+    pub fn set_left(&self, id: JobId) {
+        let mut jobs = self.jobs.lock().unwrap();
+        let job = jobs.get_mut(&id).unwrap();
+        (job.state, job.level) = (State::Done, Level::Durable);
+        let place = job.spec.destination.shown();
+        job.notes =
+            vec![format!("{place} is not there any more as it was committed; the source was left alone")];
     }
 
     pub fn specs(&self) -> Vec<JobSpec> {
@@ -112,19 +117,23 @@ impl Still {
 impl Desk for Still {
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
         let mut jobs = self.jobs.lock().unwrap();
-        if let Some(same) = jobs.values().find(|job| !job.state.is_final() && job.spec == spec) {
-            return Ok(same.id);
-        }
-        // As a mover has it, of a semaphore that was written anew after its job failed.
-        let is_renewed = |job: &&mut JobStatus| {
-            spec.options.semaphore.is_some() && job.state == State::Failed && job.spec.is_same_request(&spec)
+        // As a mover has it, of a semaphore that was written anew while its job was under way or after it failed.
+        let is_it = |job: &&mut JobStatus| match job.state {
+            State::Queued | State::Running => job.spec.is_same_request(&spec),
+            State::Failed => spec.options.semaphore.is_some() && job.spec.is_same_request(&spec),
+            _ => false,
         };
-        if let Some(job) = jobs.values_mut().find(is_renewed) {
-            (job.state, job.spec) = (State::Queued, spec);
+        if let Some(job) = jobs.values_mut().find(is_it) {
+            if spec.options.semaphore.is_some() {
+                job.spec = spec;
+            }
+            if job.state == State::Failed {
+                job.state = State::Queued;
+            }
             return Ok(job.id);
         }
         let id = jobs.last_key_value().map_or(1, |(id, _)| id + 1);
-        jobs.insert(id, JobStatus { spec, created: stage::runner::now(), ..job(id, State::Queued) });
+        jobs.insert(id, JobStatus { spec, ..job(id, State::Queued) });
         Ok(id)
     }
 

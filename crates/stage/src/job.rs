@@ -131,7 +131,16 @@ pub fn has_reached(state: State, level: Level, wanted: Level) -> bool {
     state.is_final() || (!wanted.is_committed() && level >= wanted)
 }
 
+/// How the note of a move ends that found its copy taken away before its source went.
+pub(crate) const SOURCE_LEFT: &str = "is not there any more as it was committed; the source was left alone";
+
 impl JobStatus {
+    /// Was its copy taken away before its source went? Then both are as others left them, and the job is done.
+    #[must_use]
+    pub fn has_left_its_source(&self) -> bool {
+        self.notes.iter().any(|note| note.ends_with(SOURCE_LEFT))
+    }
+
     /// [`has_reached`].
     #[must_use]
     pub fn has_reached(&self, wanted: Level) -> bool {

@@ -1,7 +1,8 @@
 //! The file by which an application says that a set is complete, and its removal when the job that it asked for is durable.
 //!
 //! An application may replace the file at any time, which asks for another job. So a job holds the state in which the file
-//! was read, and only a file that is still in that state is removed.
+//! was read, and only a file that is still in that state is removed. Jobs that were asked for together leave it to who asked,
+//! and are known by it: checkpoints that follow one another have files of the same names and sizes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -45,6 +46,12 @@ impl Identity {
             ctime: time(&stat.stx_ctime),
         }
     }
+
+    /// Is it this file in another state of the same size, as touch(1) leaves it?
+    #[must_use]
+    pub fn is_touched(&self, other: &Self) -> bool {
+        (self.ino, self.born, self.size) == (other.ino, other.born, other.size) && self != other
+    }
 }
 
 /// A semaphore that asked for a job.
@@ -55,6 +62,12 @@ pub struct Semaphore {
     pub path: PathText,
     /// The state in which it was read.
     pub identity: Identity,
+    /// The directory above it that was watched: below that no symbolic link leads to the job's source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watched: Option<PathText>,
+    /// It asks for other jobs as well, or is to be kept: this job leaves it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stays: bool,
 }
 
 impl Semaphore {
@@ -69,7 +82,7 @@ impl Semaphore {
             rustix::fs::AtFlags::SYMLINK_NOFOLLOW,
             StatxFlags::BASIC_STATS | StatxFlags::BTIME,
         )?;
-        Ok(Self { path: PathText(path), identity: Identity::of(&stat) })
+        Ok(Self { path: PathText(path), identity: Identity::of(&stat), watched: None, stays: false })
     }
 }
 

@@ -255,7 +255,8 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub expected_digest: Option<Digest>,
-    /// The semaphore that asked for this, removed when all is durable if it is still in the state in which it was read.
+    /// The semaphore that asked for this, removed when all is durable if it is still in the state in which it was read, and
+    /// does not stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub semaphore: Option<Semaphore>,
     /// Have `latest`, beside the destination, point to it once it is durable.
@@ -395,7 +396,8 @@ impl JobSpec {
         Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
     }
 
-    /// Is it the same request but for how fast it is carried out, and for the state of the semaphore that asks for it?
+    /// Is it the same request but for how fast it is carried out, and for the state of the semaphore that asks for it? One that
+    /// stays may be any or none.
     #[must_use]
     pub fn is_same_request(&self, other: &Self) -> bool {
         // Most are between other places, and the rest takes longer to compare.
@@ -403,27 +405,37 @@ impl JobSpec {
             return false;
         }
         let at_one_speed = |spec: &Self| {
-            let options = Options {
+            // A journal keeps the digest of what must be there, and who asks may have the list alone.
+            let mut spec = spec.clone().sealed().of_any_semaphore();
+            let options = std::mem::take(&mut spec.options);
+            spec.options = Options {
                 bwlimit: None,
                 iops_limit: None,
                 priority: 0,
                 deadline: None,
                 background: false,
-                ..spec.without_expected().options
+                expected: Vec::new(),
+                ..options
             };
-            Self { options, ..spec.without_expected() }.of_any_semaphore()
+            spec
         };
-        // A journal keeps the digest of what must be there, and who asks may have the list alone.
-        at_one_speed(&self.clone().sealed()) == at_one_speed(&other.clone().sealed())
+        at_one_speed(self) == at_one_speed(other)
     }
 
-    /// The same, whichever state its semaphore was read in.
+    /// The same, whichever state its semaphore was read in, and of none if that stays.
     #[must_use]
     pub fn of_any_semaphore(mut self) -> Self {
+        self.options.semaphore = self.options.semaphore.filter(|semaphore| !semaphore.stays);
         if let Some(semaphore) = &mut self.options.semaphore {
             semaphore.identity = crate::semaphore::Identity::default();
         }
         self
+    }
+
+    /// The directory below which no symbolic link leads to the source.
+    #[must_use]
+    pub fn watched(&self) -> Option<&Path> {
+        Some(&self.options.semaphore.as_ref()?.watched.as_ref()?.0)
     }
 
     /// The files that a semaphore names, where it names any: nothing else of the source is moved.

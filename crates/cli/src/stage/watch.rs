@@ -82,7 +82,7 @@ fn obey(
         ));
     }
     let mut left = Left::find(args, desk)?;
-    let mut watch = Watch::new(root, pattern, timing, orders, desk, &check)?;
+    let mut watch = Watch::new(root, pattern, timing, orders, desk, &check)?.until(stop);
     let mut gone = false;
     loop {
         match watch.step(STEP) {

@@ -6,9 +6,10 @@
 //!               the semaphore goes when all of them are durable, or stays and is remembered
 //! ```
 //!
-//! What was found is kept in memory alone, for it needs no keeping: a semaphore that is still there at the next start is
-//! found again, and its jobs, asked for again, are those that the journal has.
+//! What was found is kept in memory alone: a semaphore that is still there at the next start is found again. Which jobs are
+//! its own the journal says (`asked`), where each job has the semaphore that asked for it.
 
+mod asked;
 pub mod finder;
 pub mod list;
 pub mod pattern;
@@ -19,17 +20,19 @@ mod tests;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 
+use self::asked::Asked;
 pub use self::finder::{Finder, Found, Timing};
 pub use self::pattern::Pattern;
 use self::set::Set;
-use crate::desk::{Desk, submit_or_retry};
+use crate::desk::{Desk, submit_or_retry_of};
 use crate::error::ServiceError;
 use stage::calls;
-use stage::error::{Cause, StageError};
+use stage::error::{Cause, StageError, shown};
 use stage::job::{JobId, JobStatus, State, Why};
 use stage::mounts;
 use stage::names::PathText;
@@ -93,6 +96,8 @@ pub enum Happened {
     Note(String),
 }
 
+static NEVER: AtomicBool = AtomicBool::new(false);
+
 /// Tells whether a source is at its destination, whole and right.
 pub type Check<'a> = dyn Fn(&Path, &Place) -> Result<bool, StageError> + 'a;
 
@@ -103,6 +108,7 @@ pub struct Watch<'a> {
     orders: Orders,
     desk: &'a dyn Desk,
     check: &'a Check<'a>,
+    stop: &'a AtomicBool,
     /// By semaphore. One that was replaced has an entry for each state that was read.
     under_way: BTreeMap<PathBuf, Vec<UnderWay>>,
     failures: u64,
@@ -142,10 +148,17 @@ impl<'a> Watch<'a> {
             orders,
             desk,
             check,
+            stop: &NEVER,
             under_way: BTreeMap::new(),
             failures: 0,
             early: Vec::new(),
         })
+    }
+
+    /// Breaks off what takes long, the digests of a set's files, once `stop` is set. The set is found again.
+    #[must_use]
+    pub fn until(self, stop: &'a AtomicBool) -> Self {
+        Self { stop, ..self }
     }
 
     /// How many sets are under way.
@@ -208,25 +221,34 @@ impl<'a> Watch<'a> {
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
         let known = self.desk.status(None)?;
-        // The job of a single source takes the semaphore with it, and leaves none to go on from.
-        let stays = specs.len() > 1 || self.orders.keep_trigger;
-        let of_this =
-            |spec| under_way(spec, &known).or_else(|| moved(spec, &known, &found.identity).filter(|_| stays));
-        let earlier: Vec<Option<&JobStatus>> = specs.iter().map(of_this).collect();
+        let mut asked = Asked::find(&specs, &known, found.identity);
+        let gone: Vec<bool> = set.sources.iter().map(|source| self.is_gone(source)).collect();
+        if !self.orders.keep_trigger && !gone.contains(&false) {
+            asked = asked.goes_on();
+        }
+        let earlier: Vec<Option<&JobStatus>> = (0..specs.len())
+            .map(|at| asked.under_way(at).or_else(|| asked.moved(at).filter(|_| gone[at])))
+            .collect();
         // What the source of a job under way looks like by now is that job's affair.
         for (source, _) in set.sources.iter().zip(&earlier).filter(|(_, job)| job.is_none()) {
-            set.check(self.finder.root_fd().as_fd(), &found.path, source)?;
+            let checked = set.check(self.finder.root_fd().as_fd(), &found.path, source, self.stop);
+            if checked.is_err() && self.stop.load(Ordering::Relaxed) {
+                self.finder.requeue(&found.path);
+                return Ok(None);
+            }
+            checked?;
         }
-        // Last, because digests take their time, and jobs and sources that are gone go by the path of the directory.
+        // Last, because digests take their time, and jobs go by the path of the directory.
         self.finder.check_root()?;
         // After a crash between the end of the jobs and the end of the semaphore.
-        if earlier.iter().all(|job| job.is_some_and(|job| job.state.is_final())) {
+        let moved = |job: &Option<&JobStatus>| job.filter(|job| job.state.is_final()).cloned();
+        if let Some(jobs) = earlier.iter().map(moved).collect() {
             if !self.orders.keep_trigger {
                 self.remove(&found.path, found.identity)?;
             }
-            return Ok(Some(Happened::AlreadyThere { trigger }));
+            return Ok(Some(Happened::Durable { trigger, jobs }));
         }
-        let jobs = self.hand_in(specs, &earlier)?;
+        let jobs = self.hand_in(&set, specs, &earlier, &known)?;
         let open = jobs.len();
         let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new(), open };
         let sets = self.under_way.entry(trigger.clone()).or_default();
@@ -236,14 +258,26 @@ impl<'a> Watch<'a> {
         Ok(Some(Happened::Submitted { trigger, jobs }))
     }
 
-    /// Hands in the jobs of a set, except those that have moved their sources. One that is under way is handed in again, which
-    /// names the same job. If one is refused, those that were begun here are given up: a set moves as a whole.
-    fn hand_in(&self, specs: Vec<JobSpec>, earlier: &[Option<&JobStatus>]) -> Result<Vec<JobId>, StageError> {
+    /// Hands in the jobs of a set, except those that have moved their sources or are about to. One that is under way for
+    /// another state of the semaphore is handed in again: it is the same job, and knows of the new one. If one is refused,
+    /// those that were begun here are given up: a set moves as a whole.
+    fn hand_in(
+        &self,
+        set: &Set,
+        specs: Vec<JobSpec>,
+        earlier: &[Option<&JobStatus>],
+        known: &[JobStatus],
+    ) -> Result<Vec<JobId>, StageError> {
         let mut jobs = Vec::new();
-        for (spec, job) in specs.into_iter().zip(earlier) {
+        for ((spec, job), source) in specs.into_iter().zip(earlier).zip(&set.sources) {
+            let stays = spec.options.semaphore.as_ref().is_some_and(|semaphore| semaphore.stays);
             let id = match job {
-                Some(job) if job.state.is_final() => Ok(job.id),
-                _ => submit_or_retry(self.desk, spec),
+                Some(job) if job.state.is_final() || job.spec.options.semaphore == spec.options.semaphore => {
+                    Ok(job.id)
+                }
+                job => submit_or_retry_of(self.desk, spec, known).or_else(|error| {
+                    job.filter(|_| stays).and_then(|job| self.ended(job.id, source)).ok_or(error)
+                }),
             };
             match id {
                 Ok(id) => jobs.push(id),
@@ -258,6 +292,18 @@ impl<'a> Watch<'a> {
             }
         }
         Ok(jobs)
+    }
+
+    /// A job that was under way a moment ago, if its source is gone by now and cannot be asked for, and that was not in vain.
+    fn ended(&self, id: JobId, source: &set::Source) -> Option<JobId> {
+        let now = self.desk.status(Some(id)).ok()?.pop()?;
+        (self.is_gone(source) && (!now.state.is_final() || has_moved(&now))).then_some(id)
+    }
+
+    /// Is a source not there? One that cannot be looked at may be there.
+    fn is_gone(&self, source: &set::Source) -> bool {
+        let found = set::find(self.finder.root_fd().as_fd(), &source.path);
+        found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
 
     /// What a semaphore asks for; None if it is being written, or is not as it was found.
@@ -293,14 +339,16 @@ impl<'a> Watch<'a> {
     /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the
     /// same certainty as the source of a move.
     fn specs(&self, set: &Set, found: &Found) -> Result<Vec<JobSpec>, StageError> {
-        let own = set.sources.len() == 1 && !self.orders.keep_trigger;
+        let stays = set.sources.len() > 1 || self.orders.keep_trigger;
         let spec = |source: &set::Source| {
             let mut options = self.orders.options.clone();
             options.expected.clone_from(&source.expected);
             options.digest = set.algorithm.unwrap_or(options.digest);
-            options.semaphore = own.then(|| Semaphore {
+            options.semaphore = Some(Semaphore {
                 path: PathText(self.finder.root().join(&found.path)),
                 identity: found.identity,
+                watched: Some(PathText(self.finder.root().to_owned())),
+                stays,
             });
             Ok(JobSpec {
                 verb: self.orders.verb,
@@ -338,20 +386,20 @@ impl<'a> Watch<'a> {
             let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
             set.open = jobs.iter().filter(|job| !job.state.is_final()).count();
             for job in &jobs {
-                let ended_otherwise = job.state.is_final() && !is_durable(job);
-                match (job.state, set.reported.contains(&job.id)) {
-                    (_, false) if ended_otherwise => {
+                let ended_otherwise = job.state.is_final() && !has_moved(job);
+                match (ended_otherwise, set.reported.contains(&job.id)) {
+                    (true, false) => {
                         set.reported.push(job.id);
                         self.failures += 1;
                         happened.push(failed(trigger, job));
                     }
-                    // It was begun again.
-                    (State::Queued | State::Running, true) => set.reported.retain(|id| *id != job.id),
+                    // It was begun again, and may have ended meanwhile.
+                    (false, true) => set.reported.retain(|id| *id != job.id),
                     _ => {}
                 }
             }
-            let durable = jobs.iter().filter(|job| is_durable(job));
-            if durable.count() == set.jobs.len() {
+            let moved = jobs.iter().filter(|job| has_moved(job));
+            if moved.count() == set.jobs.len() {
                 let jobs: Vec<JobStatus> = jobs.into_iter().cloned().collect();
                 ended.push((trigger.clone(), set.identity, jobs));
             }
@@ -385,7 +433,7 @@ impl<'a> Watch<'a> {
                 OFlags::RDONLY | OFlags::DIRECTORY,
                 Mode::empty(),
             ),
-            None => calls::open_directory(self.finder.root()),
+            None => self.finder.root_fd().try_clone(),
         };
         let directory = match directory {
             // It went with the directory that it vouched for.
@@ -401,36 +449,6 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The newest job of this request.
-fn newest<'a>(spec: &JobSpec, known: &'a [JobStatus]) -> Option<&'a JobStatus> {
-    known.iter().rev().find(|job| job.spec.is_same_request(spec))
-}
-
-/// The job of this request that has not ended.
-fn under_way<'a>(spec: &JobSpec, known: &'a [JobStatus]) -> Option<&'a JobStatus> {
-    newest(spec, known).filter(|job| !job.state.is_final())
-}
-
-/// The job of this request that has moved its source for this semaphore: the source is gone, the copy is there, and the job was
-/// handed in since the semaphore was made. Checkpoints that follow one another have files of the same names and sizes.
-fn moved<'a>(spec: &JobSpec, known: &'a [JobStatus], semaphore: &Identity) -> Option<&'a JobStatus> {
-    let (born, _) = semaphore.born?;
-    let is_there = || spec.destination.path().is_none_or(|path| path.symlink_metadata().is_ok());
-    newest(spec, known).filter(|job| {
-        spec.verb == Verb::Move
-            && is_durable(job)
-            && i64::try_from(job.created).is_ok_and(|accepted| accepted >= born)
-            && is_source_gone(spec)
-            && is_there()
-    })
-}
-
-/// Is there nothing at the source's path? One that cannot be looked at may be there.
-fn is_source_gone(spec: &JobSpec) -> bool {
-    let looked = spec.source.path().map(Path::symlink_metadata);
-    matches!(looked, Some(Err(error)) if error.kind() == std::io::ErrorKind::NotFound)
-}
-
 /// Is the server missing, as opposed to a fault of a job?
 #[must_use]
 pub fn is_gone(error: &StageError) -> bool {
@@ -442,7 +460,23 @@ fn is_durable(job: &JobStatus) -> bool {
     job.state == State::Done && job.level >= Level::Durable
 }
 
+/// Is a job done as its semaphore asked for it?
+fn has_moved(job: &JobStatus) -> bool {
+    is_durable(job) && !job.has_left_its_source()
+}
+
 fn failed(trigger: &Path, job: &JobStatus) -> Happened {
+    if job.has_left_its_source() {
+        let error = StageError::refused(
+            format!(
+                "{}: {} is not there any more, and its source was left alone",
+                shown(trigger),
+                job.spec.destination.shown()
+            ),
+            "it goes on when the semaphore changes",
+        );
+        return Happened::Refused { trigger: trigger.to_owned(), why: Why::of(&error) };
+    }
     let (message, class) = match job.state {
         State::Done => {
             (format!("{}: {}", job.spec.destination.shown(), job.promise()), stage::ErrorClass::Failed)

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -113,18 +114,24 @@ impl Set {
     }
 
     /// Compares what is there of one of its sources with what is vouched for: names, sizes, and of a set of several sources
-    /// digests as well.
+    /// digests as well, until `stop` is set.
     ///
     /// # Errors
-    /// What differs, or is not there.
-    pub fn check(&self, root: BorrowedFd<'_>, trigger: &Path, source: &Source) -> Result<(), StageError> {
+    /// What differs, or is not there; that it was stopped.
+    pub fn check(
+        &self,
+        root: BorrowedFd<'_>,
+        trigger: &Path,
+        source: &Source,
+        stop: &AtomicBool,
+    ) -> Result<(), StageError> {
         let mut expected: BTreeMap<&Path, &Expected> =
             source.expected.iter().map(|file| (file.path.0.as_path(), file)).collect();
         let facts = find(root, &source.path).map_err(|error| vain(trigger, &source.path, &error))?;
         for file in expected.values() {
             let path = source.path.join(&file.path.0);
             let path = if file.path.0.as_os_str().is_empty() { &source.path } else { &path };
-            self.check_file(root, trigger, path, file)?;
+            self.check_file(root, trigger, path, file, stop)?;
         }
         let directory = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::Directory;
         if directory && !expected.is_empty() {
@@ -143,6 +150,7 @@ impl Set {
         trigger: &Path,
         path: &Path,
         file: &Expected,
+        stop: &AtomicBool,
     ) -> Result<(), StageError> {
         let facts = find(root, path).map_err(|error| vain(trigger, path, &error))?;
         let regular = FileType::from_raw_mode(facts.stx_mode.into()) == FileType::RegularFile;
@@ -153,7 +161,8 @@ impl Set {
             return Err(mismatch(trigger, path, &format!("has {} bytes, not {size}", facts.stx_size)));
         }
         if let (Some(digest), Some(algorithm), true) = (file.digest, self.algorithm, self.sources.len() > 1) {
-            let found = digest_of(root, path, algorithm).map_err(|error| vain(trigger, path, &error))?;
+            let found =
+                digest_of(root, path, algorithm, stop).map_err(|error| vain(trigger, path, &error))?;
             if found != digest {
                 let (found, digest) = (found.text(algorithm), digest.text(algorithm));
                 return Err(mismatch(trigger, path, &format!("has the digest {found}, not {digest}")));
@@ -203,17 +212,25 @@ fn open(root: BorrowedFd<'_>, path: &Path) -> std::io::Result<OwnedFd> {
     calls::open_beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
 }
 
-fn find(root: BorrowedFd<'_>, path: &Path) -> std::io::Result<rustix::fs::Statx> {
+pub(super) fn find(root: BorrowedFd<'_>, path: &Path) -> std::io::Result<rustix::fs::Statx> {
     let file = calls::open_beneath(root, path, OFlags::PATH, Mode::empty())?;
     calls::stat(file.as_fd())
 }
 
-fn digest_of(root: BorrowedFd<'_>, path: &Path, algorithm: Algorithm) -> std::io::Result<Digest> {
+fn digest_of(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    algorithm: Algorithm,
+    stop: &AtomicBool,
+) -> std::io::Result<Digest> {
     let file = open(root, path)?;
     let mut hasher = Hasher::new(algorithm);
     let mut buffer = vec![0; (CHUNK_BYTES / 8) as usize];
     let mut offset = 0;
     loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(std::io::ErrorKind::Interrupted.into());
+        }
         let read = calls::read_at(file.as_fd(), &mut buffer, offset)?;
         if read == 0 {
             return Ok(hasher.finish());
@@ -272,6 +289,7 @@ mod tests {
     use super::*;
     use std::fs;
 
+    static NEVER: AtomicBool = AtomicBool::new(false);
     const DIGEST_OF_A: &str = "a96faf705af16834e6c632b61e964e1f";
 
     fn place() -> (tempfile::TempDir, OwnedFd) {
@@ -281,7 +299,7 @@ mod tests {
     }
 
     fn check(set: &Set, root: &OwnedFd, trigger: &str) -> Result<(), StageError> {
-        set.sources.iter().try_for_each(|source| set.check(root.as_fd(), Path::new(trigger), source))
+        set.sources.iter().try_for_each(|source| set.check(root.as_fd(), Path::new(trigger), source, &NEVER))
     }
 
     fn read(root: &OwnedFd, trigger: &str, pattern: &str) -> Result<Set, StageError> {

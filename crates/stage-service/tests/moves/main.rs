@@ -10,9 +10,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use stage::journal::Journal;
+use stage::journal::{Accepted, Journal};
 use stage::names::PathText;
-use stage::semaphore::Semaphore;
+use stage::semaphore::{Identity, Semaphore};
 use stage::{ErrorClass, JobId, JobSpec, JobStatus, Level, Options, Place, Preserve, State, Verb};
 use stage_service::desk::submit_or_retry;
 use stage_service::{Mover, MoverConfig};

@@ -96,3 +96,98 @@ fn a_semaphore_that_was_replaced_while_its_job_ran_is_left_and_one_that_asks_for
     assert_eq!((status.state, status.notes.len()), (State::Done, 0), "{status:?}");
     assert!(!at.exists());
 }
+
+/// Whoever may write to a directory that another user's mover watches can put a link where a job's source was to be.
+#[test]
+fn no_link_below_the_watched_directory_leads_to_a_source() {
+    let bench = Bench::new();
+    for directory in ["fast", "fast/sub", "others", "others/sub"] {
+        fs::create_dir(bench.at(directory)).unwrap();
+    }
+    fs::write(bench.at("fast/sub/a"), "mine").unwrap();
+    fs::write(bench.at("others/sub/a"), "secret").unwrap();
+    fs::write(bench.at("x.done"), "").unwrap();
+    let options = || {
+        let semaphore = Semaphore::at(bench.at("x.done")).unwrap();
+        let watched = Some(PathText(bench.at("fast")));
+        Options { semaphore: Some(Semaphore { watched, stays: true, ..semaphore }), ..Options::default() }
+    };
+    fs::rename(bench.at("fast/sub"), bench.at("kept")).unwrap();
+    for leads_out in ["others/sub", "kept"] {
+        symlink(bench.at(leads_out), bench.at("fast/sub")).unwrap();
+        let status = bench.run(Verb::Move, "fast/sub/a", "slow/a", options());
+        assert_eq!(status.state, State::Failed, "{status:?}");
+        fs::remove_file(bench.at("fast/sub")).unwrap();
+    }
+    assert_eq!(fs::read(bench.at("others/sub/a")).unwrap(), b"secret");
+    assert!(bench.at("kept/a").exists() && names(&bench.at("slow")).is_empty());
+    fs::rename(bench.at("kept"), bench.at("fast/sub")).unwrap();
+    let status = bench.run(Verb::Move, "fast/sub/a", "slow/a", options());
+    assert_eq!(status.state, State::Done, "{status:?}");
+    assert_eq!(fs::read(bench.at("slow/a")).unwrap(), b"mine");
+    assert!(bench.at("x.done").exists() && !bench.at("fast/sub/a").exists());
+}
+
+#[test]
+fn a_semaphore_that_stays_and_lies_in_its_source_is_moved_with_it() {
+    let bench = Bench::new();
+    bench.tree("fast");
+    fs::write(bench.at("fast/a/DONE"), "").unwrap();
+    let semaphore = Semaphore { stays: true, ..Semaphore::at(bench.at("fast/a/DONE")).unwrap() };
+    let options = Options { semaphore: Some(semaphore), ..Options::default() };
+    let status = bench.run(Verb::Move, "fast", "slow/a", options);
+    assert_eq!((status.state, status.notes.len()), (State::Done, 0), "{status:?}");
+    assert!(!bench.at("fast").exists() && bench.at("slow/a/a/DONE").exists());
+}
+
+/// What removes its semaphore may be about to, and then the new one would go with it.
+#[test]
+fn a_committed_job_is_that_of_a_semaphore_which_replaces_its_own_only_if_that_stays() {
+    let folder = TempDir::new().unwrap();
+    let journal = Journal::open(&folder.path().join("state")).unwrap();
+    for stays in [true, false] {
+        let spec = |ino| {
+            let identity = Identity { ino, ..Identity::default() };
+            let path = PathText("/fast/x.done".into());
+            let semaphore = Some(Semaphore { path, identity, watched: None, stays });
+            let [source, destination] = ["/fast/a", "/slow/a"].map(|path| Place::of_name(path).unwrap());
+            let options = Options { semaphore, ..Options::default() };
+            JobSpec { verb: Verb::Move, source, destination, options }
+        };
+        let Ok(Accepted::New(id)) = journal.accept(&spec(1), 0, None) else { panic!() };
+        // Who asks for the same without one leaves the job its own.
+        let alone = JobSpec { options: Options::default(), ..spec(1) };
+        if stays {
+            assert!(matches!(journal.accept(&alone, 0, None), Ok(Accepted::Same(same, _)) if same == id));
+            assert_eq!(journal.job(id).unwrap().unwrap().spec, spec(1));
+        }
+        journal.begin(id).unwrap();
+        journal.commit(id, 0).unwrap();
+        let came = journal.accept(&spec(2), 0, None).unwrap();
+        assert_eq!(matches!(came, Accepted::Same(same, State::Committed) if same == id), stays, "{came:?}");
+        assert_eq!(journal.job(id).unwrap().unwrap().spec == spec(2), stays);
+        for row in journal.jobs().unwrap() {
+            journal.settle(row.id, State::Cancelled, 0, None, &[]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_move_whose_copy_goes_before_its_source_says_that_it_left_the_source() {
+    let bench = Bench::new();
+    fs::write(bench.at("file"), "bytes").unwrap();
+    let held = fs::File::open(bench.at("file")).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockShared).unwrap();
+    let failed = bench.run(Verb::Move, "file", "slow/file", Options::default());
+    assert_eq!((failed.state, failed.level), (State::Failed, Level::Durable), "{failed:?}");
+    fs::remove_file(bench.at("slow/file")).unwrap();
+    drop(held);
+    bench.mover.retry(failed.id).unwrap();
+    // It was durable before.
+    let now = || bench.mover.status(Some(failed.id)).unwrap().remove(0);
+    let ended =
+        std::iter::repeat_with(now).inspect(|_| std::thread::yield_now()).find(|job| job.state.is_final());
+    let ended = ended.unwrap();
+    assert!(ended.state == State::Done && ended.has_left_its_source(), "{ended:?}");
+    assert_eq!(fs::read(bench.at("file")).unwrap(), b"bytes");
+}

@@ -213,7 +213,7 @@ impl Journal {
     /// as it is now; whether it does has to be `judged` where the job has vouched for a state of its source already.
     ///
     /// A semaphore that was written anew and asks for the same is that of the job from now on, which removes it in its
-    /// end. It asks for a new job if the other one is committed: that one may be about to remove the semaphore.
+    /// end. It asks for a new job if the other one is committed and may be about to remove the semaphore.
     pub fn accept(&self, spec: &JobSpec, now: u64, judged: Option<Judged>) -> Result<Accepted, StageError> {
         let document = text(spec);
         let mounts = [mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true)];
@@ -230,12 +230,12 @@ impl Journal {
             while let Some(row) = rows.next()? {
                 let row = job_of(row)?;
                 let (old, new) = (&row.spec.options.semaphore, &spec.options.semaphore);
-                let is_renewed = old != new;
+                // Who asks without one leaves the job its own.
+                let is_renewed = new.is_some() && old != new;
                 let has_work_left = row.state != State::Failed || row.level.is_committed() || is_renewed;
-                if !has_work_left
-                    || !row.spec.is_same_request(spec)
-                    || is_renewed && row.state == State::Committed
-                {
+                let is_removing =
+                    row.state == State::Committed && old.as_ref().is_none_or(|semaphore| !semaphore.stays);
+                if !has_work_left || !row.spec.is_same_request(spec) || is_renewed && is_removing {
                     continue;
                 }
                 let same = || {

@@ -381,7 +381,7 @@ pub(super) fn clear_probe(journal: &Journal, id: JobId, spec: &JobSpec) -> Resul
     let (Verb::Move, Place::Path(path)) = (spec.verb, &spec.source) else { return Ok(()) };
     let Some(probe) = journal.probe(id)? else { return Ok(()) };
     // A source that cannot be opened is reported by the step that needs it.
-    let Ok(source) = Source::open(&path.0) else { return Ok(()) };
+    let Ok(source) = Source::open(&path.0, spec.watched()) else { return Ok(()) };
     if source.is_directory {
         owned::discard(&source.open_root()?, &probe, &path.0, None)?;
     } else {

@@ -30,11 +30,16 @@ pub struct Source {
 }
 
 impl Source {
-    /// Finds it. The way there is any program's way; what it leads to must be a file or a directory, and no link.
-    pub fn open(path: &Path) -> Result<Self, StageError> {
+    /// Finds it. The way there is any program's way, but for what is below `watched`, where others may put a link into it;
+    /// what it leads to must be a file or a directory, and no link.
+    pub fn open(path: &Path, watched: Option<&Path>) -> Result<Self, StageError> {
         let (parent_path, name) = split(path)?;
-        let parent = calls::open_directory(parent_path)
-            .map_err(|error| StageError::io("open the directory", parent_path, error))?;
+        let parent = match watched.filter(|watched| parent_path.starts_with(watched)) {
+            Some(watched) => calls::open_directory(watched)
+                .and_then(|watched_fd| open_below(&watched_fd, watched, parent_path)),
+            None => calls::open_directory(parent_path),
+        };
+        let parent = parent.map_err(|error| StageError::io("open the directory", parent_path, error))?;
         let stat =
             calls::stat_at(parent.as_fd(), name).map_err(|error| StageError::io("look at", path, error))?;
         let is_directory = match FileType::from_raw_mode(stat.stx_mode.into()) {
@@ -160,7 +165,7 @@ pub fn check_request(spec: &JobSpec) -> Result<(), StageError> {
     mounts::check_lasting(spec, [from.as_ref(), to.as_ref()])?;
     mounts::check_semaphore(spec, to.as_ref())?;
     let Some(path) = spec.source.path() else { return Ok(()) };
-    let source = match Source::open(path) {
+    let source = match Source::open(path, spec.watched()) {
         Err(StageError::Io { .. }) => return Ok(()),
         source => source?,
     };
@@ -198,6 +203,13 @@ pub fn check_request(spec: &JobSpec) -> Result<(), StageError> {
         what: format!("{}: is there already, and is {word}", crate::error::shown(path)),
         hint: "a destination is never overwritten: name another one, or move away what is there".to_owned(),
     })
+}
+
+/// Opens a directory at or below `root`, whose path begins with that of `root`.
+pub(super) fn open_below(root_fd: &OwnedFd, root: &Path, path: &Path) -> std::io::Result<OwnedFd> {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    calls::open_beneath(root_fd.as_fd(), below, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }
 
 /// Refuses what would lose the source: a destination that is the source, or lies in it.

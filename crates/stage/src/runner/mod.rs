@@ -55,7 +55,7 @@ use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, Moment, comes_to, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
-use crate::job::State;
+use crate::job::{SOURCE_LEFT, State};
 use crate::journal::{JobRow, Journal, PART_IN_DOUBT};
 use crate::manifest::Kind;
 use crate::mounts;
@@ -414,10 +414,7 @@ impl Run<'_> {
         // If the copy was deleted in the meantime, removing the source would lose the data.
         let row = self.row()?;
         if !destination.is_as_committed(self, &row)? && enforced(Check::CommittedDestination) {
-            notes.push(format!(
-                "{} is not there any more as it was committed; the source was left alone",
-                self.spec.destination.shown()
-            ));
+            notes.push(format!("{} {SOURCE_LEFT}", self.spec.destination.shown()));
             return Ok(());
         }
         if self.spec.verb == Verb::Move {
@@ -426,6 +423,7 @@ impl Run<'_> {
         // The journal's: while the job was at work, the semaphore may have been written anew.
         // One of an earlier version of this program may have asked for a copy in memory, which is not durable.
         if let Some(semaphore) = &row.spec.options.semaphore
+            && !semaphore.stays
             && row.level == Level::Durable
         {
             let moved = self.spec.source.path().filter(|_| self.spec.verb == Verb::Move);

@@ -401,7 +401,7 @@ impl Run<'_> {
             return Ok(digest);
         }
         let failed = |error| StageError::io("read", shown, error);
-        let source = Source::open(self.spec.source.path().unwrap_or(Path::new("")))?;
+        let source = Source::open(self.spec.source.path().unwrap_or(Path::new("")), self.spec.watched())?;
         let file = if path.as_os_str().is_empty() {
             source.open_root()?
         } else {

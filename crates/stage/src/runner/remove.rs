@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::find::Source;
+use super::find::{Source, open_below};
 use super::publish::PAGE;
 use super::{Notes, Run};
 use crate::calls;
@@ -39,7 +39,7 @@ pub(super) fn hold(run: &Run<'_>) -> Result<Option<OwnedFd>, StageError> {
     if !enforced(Check::SourceIsNotDestination) {
         return Ok(None);
     }
-    match Source::open(path).and_then(|copy| copy.open_root()) {
+    match Source::open(path, None).and_then(|copy| copy.open_root()) {
         Ok(root) => Ok(locked(&root, false, path)?.then_some(root)),
         // What is not there, or is none of a mover's, is for others to say.
         Err(StageError::Invalid { .. }) => Ok(None),
@@ -96,7 +96,7 @@ pub(super) fn remove(
     copy: &dyn Destination,
     notes: &mut Notes,
 ) -> Result<(), StageError> {
-    let source = match Source::open(path) {
+    let source = match Source::open(path, run.spec.watched()) {
         // An earlier attempt was interrupted after this.
         Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
             return Ok(());
@@ -388,14 +388,11 @@ fn gone(removed: std::io::Result<()>, shown: &Path, left: &mut Left) -> Result<(
     }
 }
 
-/// The semaphore that asked for the job, where it lies in the source.
+/// The semaphore that asked for the job and goes with it, where it lies in the source.
 fn within<'a>(run: &'a Run<'_>, source: &Path) -> Option<&'a Path> {
-    let semaphore = &run.spec.options.semaphore.as_ref()?.path;
-    semaphore
-        .0
-        .strip_prefix(source)
-        .is_ok_and(|inside| !inside.as_os_str().is_empty())
-        .then_some(&*semaphore.0)
+    let semaphore = run.spec.options.semaphore.as_ref().filter(|semaphore| !semaphore.stays)?;
+    let path = &*semaphore.path.0;
+    path.strip_prefix(source).is_ok_and(|inside| !inside.as_os_str().is_empty()).then_some(path)
 }
 
 /// Removes the semaphore that asked for the job, if it is still the one that was read; of a `moved` source that it lies in,
@@ -442,11 +439,4 @@ pub(super) fn semaphore(
     }
     calls::sync(directory.as_fd(), Barrier::SemaphoreRemoved)
         .map_err(|error| StageError::sync("fsync", above, error))
-}
-
-/// Opens a directory at or below `root`, whose path begins with that of `root`.
-fn open_below(root_fd: &OwnedFd, root: &Path, path: &Path) -> std::io::Result<OwnedFd> {
-    let below = path.strip_prefix(root).unwrap_or(path);
-    let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
-    calls::open_beneath(root_fd.as_fd(), below, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
 }

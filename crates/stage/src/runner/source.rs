@@ -172,7 +172,7 @@ pub fn is_source_of(journal: &Journal, row: &JobRow, tiers: &Tiers) -> Result<bo
     let Place::Path(path) = &row.spec.source else {
         return Ok(fingerprint_of(&row.spec, tiers)?.map_or(committed, |now| row.source == Some(now)));
     };
-    let source = match Source::open(&path.0) {
+    let source = match Source::open(&path.0, row.spec.watched()) {
         Err(error) if is_gone(&error) => return Ok(committed),
         Err(StageError::Invalid { .. }) => return Ok(false),
         source => source?,
@@ -201,7 +201,7 @@ pub fn fingerprint_of(spec: &JobSpec, tiers: &Tiers) -> Result<Option<Fingerprin
         }
     };
     let only = spec.listed();
-    match Source::open(path) {
+    match Source::open(path, spec.watched()) {
         Err(error) if is_gone(&error) => Ok(None),
         source => source?
             .fingerprint(&Walk { source: path, across: true, only: only.as_ref(), stop: &stop })

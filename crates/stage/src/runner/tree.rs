@@ -69,7 +69,7 @@ impl Tree {
 impl tier::Source for Tree {
     fn open(&mut self, run: &Run<'_>) -> Result<(), StageError> {
         adopt::clear_probe(run.journal, run.id, run.spec)?;
-        let source = Source::open(&self.path)?;
+        let source = Source::open(&self.path, run.spec.watched())?;
         if run.spec.verb == Verb::Move {
             // Without `/proc`, the walk of the source finds a mount, before the copy has its name.
             if let Ok(Some(point)) = mounts::at_or_below(source.parent.as_fd(), &source.name) {

@@ -23,6 +23,14 @@ fn touched(path: &Path) {
     file.set_modified(std::time::SystemTime::now()).unwrap();
 }
 
+/// Has jobs move their files.
+fn moved(desk: &Still, from: &Path, to: &Path, files: &[(JobId, &str)]) {
+    for (id, name) in files {
+        desk.set(*id, State::Done);
+        fs::rename(from.join(name), to.join(name)).unwrap();
+    }
+}
+
 /// `a` and `b`, and `x.done`, which lists them.
 fn two_files_and_their_list() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -56,7 +64,10 @@ fn one_source_is_one_job_whose_affair_the_semaphore_is() {
     let specs = desk.specs();
     assert_eq!(specs[0].source.path(), Some(folder.path().join("ckpt-7").as_path()));
     assert_eq!(specs[0].destination.path(), Some(Path::new("/slow/ckpt-7")));
-    let semaphore = || Some(Semaphore::at(folder.path().join("ckpt-7.done")).unwrap());
+    let semaphore = || {
+        let watched = Some(PathText(folder.path().to_owned()));
+        Some(Semaphore { watched, ..Semaphore::at(folder.path().join("ckpt-7.done")).unwrap() })
+    };
     assert_eq!(specs[0].options.semaphore, semaphore());
     desk.set(1, State::Failed);
     assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
@@ -195,28 +206,226 @@ fn what_was_moved_for_another_semaphore_does_not_count() {
     let at = |name: &str| folder.path().join(name);
     let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
     assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
-    for (id, name) in [(1, "a"), (2, "b")] {
-        desk.set(id, State::Done);
-        fs::rename(at(name), slow.path().join(name)).unwrap();
-    }
+    moved(&desk, folder.path(), slow.path(), &[(1, "a"), (2, "b")]);
     assert!(matches!(next(&mut watch), Happened::Durable { .. }));
-    // Long after that, or when its copy has been taken away, one of a new set's files is missing.
+    // One of a new set's files is missing.
     fs::write(at("a"), "new").unwrap();
-    desk.age();
     renamed_into_place(&at("x.done"), "a\nb\n");
     let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
     assert!(why.message.contains("vouches for b, which is not there"), "{why:?}");
-    let desk = Still::default();
+}
+
+#[test]
+fn what_was_moved_for_a_semaphore_that_was_replaced_after_a_failure_does_not_count() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
     let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
-    fs::write(at("b"), "new").unwrap();
-    touched(&at("x.done"));
     assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
-    desk.set(2, State::Done);
-    fs::remove_file(at("b")).unwrap();
-    fs::remove_file(slow.path().join("b")).unwrap();
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    desk.set(2, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for a, which is not there"), "{why:?}");
+}
+
+/// It was born before the jobs of the set before, and is put into its place after their end.
+#[test]
+fn what_was_moved_does_not_count_for_a_semaphore_whose_file_was_made_early() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("x.tmp"), "").unwrap();
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a"), (2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    fs::write(at("a"), "new").unwrap();
+    renamed_into_place(&at("x.done"), "a\nb\n");
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for b, which is not there"), "{why:?}");
+}
+
+#[test]
+fn a_semaphore_that_is_written_anew_where_it_lies_asks_for_another_set() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, true, &|_, _| Ok(false));
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a"), (2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    fs::write(at("a"), "new").unwrap();
     touched(&at("x.done"));
     let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
     assert!(why.message.contains("vouches for b, which is not there"), "{why:?}");
+    assert_eq!(desk.specs().len(), 2);
+}
+
+/// The jobs know of the semaphore that is there now.
+#[test]
+fn a_semaphore_that_was_replaced_while_its_jobs_were_under_way_or_had_failed_goes_on() {
+    for state in [State::Queued, State::Failed] {
+        let (folder, slow, desk) =
+            (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+        let at = |name: &str| folder.path().join(name);
+        let begun = || watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+        let mut first = begun();
+        assert!(matches!(next(&mut first), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        desk.set(1, state);
+        desk.set(2, state);
+        let _ = first.step(SOON).unwrap();
+        renamed_into_place(&at("x.done"), "a\nb\n");
+        assert!(matches!(next(&mut first), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        drop(first);
+        moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+        desk.set(2, state);
+        let mut second = begun();
+        assert!(matches!(next(&mut second), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        desk.set(2, State::Failed);
+        assert!(matches!(next(&mut second), Happened::Failed { job: 2, .. }));
+        touched(&at("x.done"));
+        assert!(matches!(next(&mut second), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        moved(&desk, folder.path(), slow.path(), &[(2, "b")]);
+        drop(second);
+        let Happened::Durable { jobs, .. } = next(&mut begun()) else { panic!() };
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2]);
+        assert!(!at("x.done").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_there_again_is_asked_for_again() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    fs::write(at("a"), "new").unwrap();
+    touched(&at("x.done"));
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [3, 2]));
+}
+
+/// What has taken the copy since need not have anything to do with the set.
+#[test]
+fn a_copy_that_is_taken_away_behind_its_move_does_not_hold_the_set_up() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    moved(&desk, folder.path(), slow.path(), &[(2, "b")]);
+    fs::remove_file(slow.path().join("b")).unwrap();
+    touched(&at("x.done"));
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+}
+
+/// A move that was interrupted behind its commit, and whose copy went before it went on, leaves its source and is done.
+#[test]
+fn the_semaphore_stays_if_a_file_is_at_its_source_and_not_at_its_destination() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    desk.set_left(2);
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.ends_with("/b is not there any more, and its source was left alone"), "{why:?}");
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    assert!(at("x.done").exists() && watch.under_way() == 0);
+    touched(&at("x.done"));
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 3]));
+    // It does not count either once somebody has taken the file away.
+    fs::remove_file(at("b")).unwrap();
+    desk.set_left(3);
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    drop(watch);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for b, which is not there"), "{why:?}");
+}
+
+#[test]
+fn a_set_whose_failed_job_has_ended_well_before_it_was_seen_at_work_is_durable() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    for _ in 0..2 {
+        desk.set(2, State::Running);
+        assert_eq!(watch.step(SOON).unwrap(), []);
+        desk.set(2, State::Failed);
+        assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+    moved(&desk, folder.path(), slow.path(), &[(2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    assert!(!folder.path().join("x.done").exists());
+}
+
+#[test]
+fn a_semaphore_that_is_touched_when_all_of_its_set_is_moved_goes_unless_it_is_kept_or_a_file_is_there() {
+    for (kept, is_there) in [(false, false), (false, true), (true, false)] {
+        let (folder, slow, desk) =
+            (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+        let begun = || watch_to(slow.path(), folder.path(), &desk, kept, &|_, _| Ok(false));
+        assert!(matches!(next(&mut begun()), Happened::Submitted { .. }));
+        moved(&desk, folder.path(), slow.path(), &[(1, "a"), (2, "b")]);
+        if is_there {
+            fs::write(folder.path().join("a"), "new").unwrap();
+        }
+        touched(&folder.path().join("x.done"));
+        let told = next(&mut begun());
+        assert_eq!(matches!(told, Happened::Durable { .. }), !kept && !is_there, "{told:?}");
+        assert_eq!(matches!(told, Happened::Refused { .. }), kept || is_there, "{told:?}");
+        assert_eq!(folder.path().join("x.done").exists(), kept || is_there);
+    }
+}
+
+/// Of one of the two jobs the semaphore was touched.
+#[test]
+fn a_set_that_was_moved_for_two_states_of_a_semaphore_does_not_count_for_a_third() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    let begun = || watch_to(slow.path(), folder.path(), &desk, true, &|_, _| Ok(false));
+    let mut watch = begun();
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    desk.set(2, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+    touched(&at("x.done"));
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    moved(&desk, folder.path(), slow.path(), &[(2, "b")]);
+    drop(watch);
+    let mut watch = begun();
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    fs::write(at("b"), "new").unwrap();
+    touched(&at("x.done"));
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for a, which is not there"), "{why:?}");
+}
+
+/// Another semaphore may list the same file, and a client may hand in what it lists.
+#[test]
+fn a_job_of_a_set_may_have_been_asked_for_without_its_semaphore() {
+    let (folder, slow, desk) = (two_files_and_their_list(), tempfile::tempdir().unwrap(), Still::default());
+    let [source, destination] = [folder.path(), slow.path()].map(|at| Place::of_path(&at.join("a")).unwrap());
+    let expected = vec![stage::spec::Expected { path: PathText(PathBuf::new()), size: None, digest: None }];
+    let options = Options { expected, ..Options::default() };
+    let alone = JobSpec { verb: Verb::Move, source, destination, options };
+    assert_eq!(desk.submit(alone.clone()).unwrap(), 1);
+    let begun = || watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut begun()), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    assert_eq!(desk.submit(alone.clone()).unwrap(), 1);
+    moved(&desk, folder.path(), slow.path(), &[(1, "a")]);
+    assert!(matches!(next(&mut begun()), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    // What one has copied that failed is given up: it would not know of the semaphore.
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let source = Place::of_path(&folder.path().join("a")).unwrap();
+    assert_eq!(desk.submit(JobSpec { source, ..alone }.sealed()).unwrap(), 1);
+    desk.set(1, State::Failed);
+    let mut watch = watch_to(slow.path(), folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [2, 3]));
+    assert_eq!(desk.status(Some(1)).unwrap()[0].state, State::Cancelled);
 }
 
 #[test]
@@ -226,12 +435,9 @@ fn the_semaphore_of_a_set_that_was_moved_stays_where_it_is_to_be_kept() {
     let begun = || watch_to(slow.path(), folder.path(), &desk, true, &|_, _| Ok(false));
     let mut first = begun();
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
-    for (id, name) in [(1, "a"), (2, "b")] {
-        desk.set(id, State::Done);
-        fs::rename(at(name), slow.path().join(name)).unwrap();
-    }
+    moved(&desk, folder.path(), slow.path(), &[(1, "a"), (2, "b")]);
     assert!(matches!(next(&mut first), Happened::Durable { .. }));
-    assert!(matches!(next(&mut begun()), Happened::AlreadyThere { .. }));
+    assert!(matches!(next(&mut begun()), Happened::Durable { .. }));
     assert!(at("x.done").exists());
 }
 
@@ -306,12 +512,101 @@ fn a_semaphore_of_one_file_that_was_moved_before_asks_for_what_is_not_there() {
 
 #[test]
 fn a_source_that_cannot_be_looked_at_is_not_gone() {
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, desk) = (tempfile::tempdir().unwrap(), Still::default());
+    std::os::unix::fs::symlink("circle", folder.path().join("circle")).unwrap();
+    let watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let of = |path: &str| set::Source { path: path.into(), expected: Vec::new() };
+    assert!(watch.is_gone(&of("a")));
+    assert!(!watch.is_gone(&of("circle/a")));
+}
+
+/// Has a job end while it is asked for again.
+struct Ending<'a>(&'a Still, JobId, State, PathBuf, bool);
+
+impl Desk for Ending<'_> {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        let is_it = self.0.status(Some(self.1)).is_ok_and(|job| job[0].spec.is_same_request(&spec));
+        if is_it {
+            self.0.set(self.1, self.2);
+            if self.4 {
+                fs::remove_file(&self.3).unwrap();
+            }
+            return Err(StageError::invalid("is not there", "name what is to be moved"));
+        }
+        self.0.submit(spec)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        self.0.status(id)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.0.wait(id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.cancel(id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.retry(id)
+    }
+}
+
+#[test]
+fn a_job_that_ends_while_its_set_is_handed_in_again_is_one_of_the_set() {
+    for (end, is_gone, goes_on) in [
+        (State::Running, true, true),
+        (State::Done, true, true),
+        (State::Failed, true, false),
+        (State::Done, false, false),
+    ] {
+        let (folder, still) = (two_files_and_their_list(), Still::default());
+        let desk = Ending(&still, 2, end, folder.path().join("b"), is_gone);
+        let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
+        assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        renamed_into_place(&folder.path().join("x.done"), "a\nb\n");
+        let mut told = watch.step(SOON).unwrap();
+        while told.is_empty() {
+            told = watch.step(SOON).unwrap();
+        }
+        let is_handed_in = matches!(&told[0], Happened::Submitted { jobs, .. } if *jobs == [1, 2]);
+        assert_eq!(is_handed_in, goes_on, "{told:?}");
+    }
+    // One whose affair the semaphore is has left the new one.
+    let (folder, still) = (two_files_and_their_list(), Still::default());
+    let desk = Ending(&still, 1, State::Done, folder.path().join("a"), true);
+    let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
+    renamed_into_place(&folder.path().join("x.done"), "a\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
+    renamed_into_place(&folder.path().join("x.done"), "a\n");
+    let told = std::iter::repeat_with(|| watch.step(SOON).unwrap()).find(|told| !told.is_empty()).unwrap();
+    assert!(matches!(told[0], Happened::Refused { .. }), "{told:?}");
+    // What knows of this state of the semaphore need not be asked for again.
+    let (folder, still) = (two_files_and_their_list(), Still::default());
+    let desk = Ending(&still, 2, State::Failed, folder.path().join("b"), true);
+    let begun = || watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
+    for _ in 0..2 {
+        assert!(matches!(next(&mut begun()), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    }
+}
+
+#[test]
+fn a_digest_that_takes_long_is_broken_off() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
     let at = |name: &str| folder.path().join(name);
-    std::os::unix::fs::symlink("circle", at("circle")).unwrap();
-    let of = |path: &Path| JobSpec { source: Place::of_path(path).unwrap(), ..crate::testing::spec("x") };
-    assert!(is_source_gone(&of(&at("a"))));
-    assert!(!is_source_gone(&of(&at("circle/a"))));
+    let bytes = vec![0; 9 << 20];
+    fs::write(at("a"), &bytes).unwrap();
+    let digest = stage::Algorithm::Xxh3.of(&bytes).text(stage::Algorithm::Xxh3);
+    renamed_into_place(&at("x.done"), &format!("a {} {digest}\nb\n", bytes.len()));
+    let stop = AtomicBool::new(false);
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!()).until(&stop);
+    stop.store(true, Ordering::Relaxed);
+    for _ in 0..20 {
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+    stop.store(false, Ordering::Relaxed);
+    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
 }
 
 /// Refuses the jobs of one source.
@@ -465,12 +760,9 @@ fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
     let mut first = begun();
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
     drop(first);
-    for (id, name) in [(1, "a"), (2, "b")] {
-        desk.set(id, State::Done);
-        fs::rename(at(name), slow.path().join(name)).unwrap();
-    }
+    moved(&desk, folder.path(), slow.path(), &[(1, "a"), (2, "b")]);
     let mut second = begun();
-    assert!(matches!(next(&mut second), Happened::AlreadyThere { .. }));
+    assert!(matches!(next(&mut second), Happened::Durable { .. }));
     assert!(!at("x.done").exists());
     assert_eq!(desk.specs().len(), 2);
 }
@@ -488,7 +780,7 @@ fn a_semaphore_that_stays_has_its_set_moved_once() {
     };
     let mut first = watch(folder.path(), &desk, true, &check);
     assert!(matches!(next(&mut first), Happened::Submitted { .. }));
-    assert_eq!(desk.specs()[0].options.semaphore, None);
+    assert!(desk.specs()[0].options.semaphore.as_ref().unwrap().stays);
     desk.set(1, State::Done);
     assert!(matches!(next(&mut first), Happened::Durable { .. }));
     there.set(true);
