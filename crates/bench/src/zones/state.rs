@@ -421,11 +421,17 @@ impl State {
             || if is_partly { self.may_take_place(walk, most) } else { self.may_open_empty(walk, most) }
     }
 
-    /// Whether somebody comes back with what a walk needs to open a zone: those before it in the line, or those that have places.
+    /// Whether somebody comes back with what a walk needs to open a zone: those before it in the line, those that have places, or
+    /// who is about to have one because it just finishes or resets what was left partly written.
     pub fn place_will_be_free(&self, walk: u64, most: usize) -> bool {
         let is_first = self.line.front().is_none_or(|first| *first == walk);
         let is_held = self.writers.iter().any(|(other, writer)| *other != walk && writer.opened > 0);
-        self.opened_by(walk) < most && (!is_first || is_held)
+        let is_changing = |at: usize| {
+            let zone = &self.zones[at];
+            zone.busy == Busy::Changing || zone.claimed_by.is_some_and(|other| other != walk)
+        };
+        self.opened_by(walk) < most
+            && (!is_first || is_held || self.within(Set::Partly, &(0..self.zones.len())).any(is_changing))
     }
 
     /// A zone that a walk has left partly written, and that takes away what another needs to open one.

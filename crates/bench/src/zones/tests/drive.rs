@@ -49,6 +49,8 @@ pub struct Drive {
     make: Make,
     null: File,
     contents: Mutex<Contents>,
+    /// While it is locked no zone is finished.
+    finishing: Mutex<()>,
 }
 
 impl Drive {
@@ -75,7 +77,8 @@ impl Drive {
             finished: 0,
             is_mute: false,
         };
-        Arc::new(Self { make, null: File::open("/dev/null").expect("opens"), contents: Mutex::new(contents) })
+        let null = File::open("/dev/null").expect("opens");
+        Arc::new(Self { make, null, contents: Mutex::new(contents), finishing: Mutex::default() })
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
@@ -114,6 +117,11 @@ impl Drive {
 
     pub fn finished(&self) -> u64 {
         self.contents().finished
+    }
+
+    /// Holds up what finishes zones.
+    pub fn hold_finishing(&self) -> MutexGuard<'_, ()> {
+        self.finishing.lock().expect("not poisoned")
     }
 
     /// From now on it does not report its zones.
@@ -261,6 +269,7 @@ impl Zoned for Drive {
     }
 
     fn finish(&self, start: u64, length: u64) -> io::Result<()> {
+        let _turn = self.finishing.lock().expect("not poisoned");
         self.manage(start, length, ZoneCondition::Full)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::run::flow::Flow;
+use crate::zones::state::Set;
 use measure::WarningCode;
 
 /// A job over some of the zones.
@@ -68,6 +69,59 @@ fn one_that_waits_for_a_place_has_the_next_one() {
     second.walk.as_mut().expect("is there").retire();
     assert!(first.issue(&drive, &mut rng) && first.complete(&drive, &mut rng));
     assert_eq!(drive.refused(), [""; 0]);
+}
+
+/// It has no place yet, and nobody is in the line.
+#[test]
+fn who_comes_while_another_finishes_a_zone_that_was_left_waits_for_it() {
+    let drive = Drive::new(Make { max_active: 1, ..MAKE });
+    let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;
+    let zones = Zones::default();
+    let table = zones.of(&device, &workload(Rw::Write)).expect("it has zones");
+    let player = |first: u64| Player::new(&zones, &device, &over(first..first + 2, workload(Rw::Write)));
+    let writes = |player: &mut Player| {
+        let rng = &mut Rng::new(1);
+        player.issue(&drive, rng) && player.complete(&drive, rng)
+    };
+    let [mut first, mut second, mut third] = [0, 2, 4].map(player);
+    assert!(writes(&mut first));
+    first.walk.as_mut().expect("is there").retire();
+    std::thread::scope(|scope| {
+        let held = drive.hold_finishing();
+        let finishing = scope.spawn(|| writes(&mut second));
+        while !table.lock().any(Set::Busy, &(0..2)) {
+            std::thread::yield_now();
+        }
+        assert!(!writes(&mut third) && !third.is_done, "there will be a place");
+        drop(held);
+        assert!(!finishing.join().expect("goes well"), "the place is the other's, who is in the line");
+    });
+    assert!(writes(&mut third) && !writes(&mut second) && !second.is_done);
+    third.walk.as_mut().expect("is there").retire();
+    assert!(writes(&mut second));
+    assert_eq!((drive.finished(), drive.refused()), (2, Vec::new()));
+}
+
+#[test]
+fn who_comes_while_another_is_about_to_trim_a_zone_that_was_left_waits_for_it() {
+    let drive = Drive::new(Make { max_active: 1, ..MAKE });
+    let device: Arc<dyn Device> = Arc::clone(&drive) as Arc<dyn Device>;
+    let zones = Zones::default();
+    let mut rng = Rng::new(1);
+    let player = |first: u64, workload| Player::new(&zones, &device, &over(first..first + 2, workload));
+    let mut first = player(0, workload(Rw::Write));
+    assert!(first.issue(&drive, &mut rng) && first.complete(&drive, &mut rng));
+    first.walk.as_mut().expect("is there").retire();
+    let mut reader = player(0, workload(Rw::Read));
+    let mut trimmer = player(0, Workload { bs: ZONE, ..workload(Rw::Trim) });
+    let mut third = player(4, workload(Rw::Write));
+    assert!(reader.issue(&drive, &mut rng));
+    assert!(!trimmer.issue(&drive, &mut rng), "somebody reads there");
+    assert!(!third.issue(&drive, &mut rng) && !third.is_done, "there will be a place");
+    assert!(reader.complete(&drive, &mut rng));
+    assert!(trimmer.issue(&drive, &mut rng) && trimmer.complete(&drive, &mut rng));
+    assert!(third.issue(&drive, &mut rng) && third.complete(&drive, &mut rng));
+    assert_eq!((drive.finished(), drive.refused()), (0, Vec::new()));
 }
 
 #[test]
