@@ -59,21 +59,12 @@ impl Desk for Mover {
     }
 }
 
-/// Hands a job in. One that failed before, between the same places and in the same way, is retried with what it has
-/// copied so far.
+/// Hands a job in. One of those `known` to the desk that failed before, between the same places and in the same way, is
+/// retried with what it has copied so far.
 ///
 /// # Errors
 /// Those of [`Desk::submit`] and [`Desk::retry`].
-pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec) -> Result<JobId, StageError> {
-    submit_or_retry_of(desk, spec, &desk.status(None)?)
-}
-
-/// The same where all jobs are `known`: of a set of thousands each would read thousands.
-pub(crate) fn submit_or_retry_of(
-    desk: &dyn Desk,
-    spec: JobSpec,
-    known: &[JobStatus],
-) -> Result<JobId, StageError> {
+pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec, known: &[JobStatus]) -> Result<JobId, StageError> {
     let spec = spec.sealed();
     let failed = known.iter().rev().find(|job| {
         job.spec.source == spec.source

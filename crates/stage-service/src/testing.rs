@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::desk::Desk;
 use crate::pools::PoolStatus;
 use stage::error::StageError;
-use stage::job::{JobId, JobStatus, State};
+use stage::job::{JobId, JobStatus, SOURCE_LEFT, State};
 use stage::names::PathText;
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
@@ -97,9 +97,7 @@ impl Still {
         let mut jobs = self.jobs.lock().unwrap();
         let job = jobs.get_mut(&id).unwrap();
         (job.state, job.level) = (State::Done, Level::Durable);
-        let place = job.spec.destination.shown();
-        job.notes =
-            vec![format!("{place} is not there any more as it was committed; the source was left alone")];
+        job.notes = vec![format!("{} {SOURCE_LEFT}", job.spec.destination.shown())];
     }
 
     pub fn specs(&self) -> Vec<JobSpec> {

@@ -132,7 +132,7 @@ pub fn has_reached(state: State, level: Level, wanted: Level) -> bool {
 }
 
 /// How the note of a move ends that found its copy taken away before its source went.
-pub(crate) const SOURCE_LEFT: &str = "is not there any more as it was committed; the source was left alone";
+pub const SOURCE_LEFT: &str = "is not there any more as it was committed; the source was left alone";
 
 impl JobStatus {
     /// Was its copy taken away before its source went? Then both are as others left them, and the job is done.

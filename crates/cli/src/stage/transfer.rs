@@ -144,10 +144,11 @@ pub fn alone(
     // The mover goes on with these as soon as it is opened, and may have finished them when it is asked.
     let under_way = foreground.under_way()?;
     let mover = foreground.open(&jobs, jobs.len())?;
+    let all = mover.status(None)?;
     let mut ids = Vec::new();
     for job in jobs {
         let known = under_way.iter().find(|known| known.spec.is_same_request(&job));
-        ids.push(known.map_or_else(|| submit_or_retry(&mover, job), |known| Ok(known.id))?);
+        ids.push(known.map_or_else(|| submit_or_retry(&mover, job, &all), |known| Ok(known.id))?);
     }
     let stopped = || stop.load(Ordering::Relaxed);
     // As far as its destination allows; what came of it says whether that is durable.
@@ -173,9 +174,10 @@ pub fn alone(
 }
 
 fn hand_in(desk: &dyn Desk, jobs: Vec<JobSpec>) -> Result<Vec<JobId>, Failure> {
+    let known = desk.status(None)?;
     let mut ids = Vec::new();
     for job in jobs {
-        ids.push(submit_or_retry(desk, job)?);
+        ids.push(submit_or_retry(desk, job, &known)?);
     }
     Ok(ids)
 }

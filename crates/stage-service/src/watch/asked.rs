@@ -16,13 +16,14 @@ use stage::spec::{JobSpec, Place};
 pub struct Asked<'a> {
     newest: Vec<Option<&'a JobStatus>>,
     by: Identity,
-    /// All was moved for earlier states.
+    /// All was moved for earlier states, and more is asked for.
     is_over: bool,
 }
 
 impl<'a> Asked<'a> {
-    /// Those of the requests of a semaphore in this state, among all that are known.
-    pub fn find(specs: &[JobSpec], known: &'a [JobStatus], by: Identity) -> Self {
+    /// Those of the requests of a semaphore in this state, among all that are known. Nothing of another set can be meant where
+    /// `nothing_is_there` and the semaphore goes with its set.
+    pub fn find(specs: &[JobSpec], known: &'a [JobStatus], by: Identity, nothing_is_there: bool) -> Self {
         let mut jobs: HashMap<[&Place; 2], Vec<&'a JobStatus>> = HashMap::new();
         for job in known {
             jobs.entry([&job.spec.source, &job.spec.destination]).or_default().push(job);
@@ -33,14 +34,8 @@ impl<'a> Asked<'a> {
         });
         let newest: Vec<Option<&JobStatus>> = newest.collect();
         let is_earlier = |job: &Option<&JobStatus>| moved_for(*job).is_some_and(|it| it.is_touched(&by));
-        let is_over = newest.iter().all(is_earlier);
+        let is_over = !nothing_is_there && newest.iter().all(is_earlier);
         Self { newest, by, is_over }
-    }
-
-    /// The semaphore was but touched: there is nothing of another set, and it would go with this one.
-    pub fn goes_on(mut self) -> Self {
-        self.is_over = false;
-        self
     }
 
     /// The job of this request that has not ended.

@@ -29,7 +29,7 @@ use self::asked::Asked;
 pub use self::finder::{Finder, Found, Timing};
 pub use self::pattern::Pattern;
 use self::set::Set;
-use crate::desk::{Desk, submit_or_retry_of};
+use crate::desk::{Desk, submit_or_retry};
 use crate::error::ServiceError;
 use stage::calls;
 use stage::error::{Cause, StageError, shown};
@@ -221,11 +221,9 @@ impl<'a> Watch<'a> {
             return Ok(Some(Happened::AlreadyThere { trigger }));
         }
         let known = self.desk.status(None)?;
-        let mut asked = Asked::find(&specs, &known, found.identity);
         let gone: Vec<bool> = set.sources.iter().map(|source| self.is_gone(source)).collect();
-        if !self.orders.keep_trigger && !gone.contains(&false) {
-            asked = asked.goes_on();
-        }
+        let nothing_is_there = !self.orders.keep_trigger && !gone.contains(&false);
+        let asked = Asked::find(&specs, &known, found.identity, nothing_is_there);
         let earlier: Vec<Option<&JobStatus>> = (0..specs.len())
             .map(|at| asked.under_way(at).or_else(|| asked.moved(at).filter(|_| gone[at])))
             .collect();
@@ -268,14 +266,13 @@ impl<'a> Watch<'a> {
         earlier: &[Option<&JobStatus>],
         known: &[JobStatus],
     ) -> Result<Vec<JobId>, StageError> {
-        let mut jobs = Vec::new();
+        let (stays, mut jobs) = (self.stays(set), Vec::new());
         for ((spec, job), source) in specs.into_iter().zip(earlier).zip(&set.sources) {
-            let stays = spec.options.semaphore.as_ref().is_some_and(|semaphore| semaphore.stays);
             let id = match job {
                 Some(job) if job.state.is_final() || job.spec.options.semaphore == spec.options.semaphore => {
                     Ok(job.id)
                 }
-                job => submit_or_retry_of(self.desk, spec, known).or_else(|error| {
+                job => submit_or_retry(self.desk, spec, known).or_else(|error| {
                     job.filter(|_| stays).and_then(|job| self.ended(job.id, source)).ok_or(error)
                 }),
             };
@@ -336,10 +333,15 @@ impl<'a> Watch<'a> {
         Set::new(list.as_deref(), &found.path, &self.pattern).map(Some)
     }
 
+    /// Is the semaphore of a set no affair of its jobs?
+    fn stays(&self, set: &Set) -> bool {
+        set.sources.len() > 1 || self.orders.keep_trigger
+    }
+
     /// The jobs that a set asks for. The semaphore of a set of one job is that job's affair, so that it goes with the
     /// same certainty as the source of a move.
     fn specs(&self, set: &Set, found: &Found) -> Result<Vec<JobSpec>, StageError> {
-        let stays = set.sources.len() > 1 || self.orders.keep_trigger;
+        let stays = self.stays(set);
         let spec = |source: &set::Source| {
             let mut options = self.orders.options.clone();
             options.expected.clone_from(&source.expected);

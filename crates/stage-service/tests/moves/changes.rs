@@ -83,7 +83,7 @@ fn what_failed_behind_its_commit_is_gone_on_with_only_for_the_source_that_it_cop
         Options { semaphore: Some(Semaphore::at(bench.at("semaphore")).unwrap()), ..Options::default() };
     let spec = bench.spec(Verb::Copy, "fast", "slow/ckpt", options);
     let run = || {
-        let id = submit_or_retry(&bench.mover, spec.clone()).unwrap();
+        let id = bench.submit_or_retry(spec.clone()).unwrap();
         bench.mover.wait(id, Level::Durable, None).unwrap()
     };
     let first = run();

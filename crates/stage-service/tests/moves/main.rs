@@ -42,6 +42,10 @@ impl Bench {
         self.mover.wait(id, Level::Durable, None).unwrap()
     }
 
+    fn submit_or_retry(&self, spec: JobSpec) -> Result<JobId, stage::StageError> {
+        submit_or_retry(&self.mover, spec, &self.mover.status(None).unwrap())
+    }
+
     fn done(&self, verb: Verb, from: &str, to: &str) -> JobStatus {
         let status = self.run(verb, from, to, Options::default());
         assert_eq!(status.state, State::Done, "{status:?}");

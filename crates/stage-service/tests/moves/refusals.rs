@@ -12,7 +12,7 @@ fn a_source_that_is_not_there_makes_no_job() {
             let spec = JobSpec { verb, source: place(source), destination: place("slow/x"), options };
             let error = bench.mover.submit(spec.clone()).unwrap_err();
             assert_eq!(error.class(), ErrorClass::Invalid, "{error}");
-            assert!(stage_service::desk::submit_or_retry(&bench.mover, spec).is_err());
+            assert!(bench.submit_or_retry(spec).is_err());
         }
     }
     assert_eq!(bench.mover.status(None).unwrap(), []);
@@ -22,7 +22,7 @@ fn a_source_that_is_not_there_makes_no_job() {
     assert_eq!(bench.run(Verb::Copy, "tree", "slow/tree", Options::default()).state, State::Failed);
     fs::remove_dir_all(bench.at("tree")).unwrap();
     let spec = bench.mover.status(None).unwrap()[0].spec.clone();
-    assert!(stage_service::desk::submit_or_retry(&bench.mover, spec).is_err());
+    assert!(bench.submit_or_retry(spec).is_err());
 }
 
 #[test]

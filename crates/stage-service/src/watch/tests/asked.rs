@@ -1,0 +1,326 @@
+//! What a journal knows of a semaphore's jobs: sets of two files, of which some are moved when the semaphore is looked at again.
+
+use super::*;
+
+/// A set of two files, and a desk.
+struct Scene {
+    fast: tempfile::TempDir,
+    slow: tempfile::TempDir,
+    desk: Still,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let slow = tempfile::tempdir().unwrap();
+        Self { fast: two_files_and_their_list(), slow, desk: Still::default() }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.fast.path().join(name)
+    }
+
+    /// A watch that begins anew; of semaphores that are `kept`, or not.
+    fn watch(&self, kept: bool) -> Watch<'_> {
+        let check: &Check<'_> = if kept { &|_, _| Ok(false) } else { &|_, _| unreachable!() };
+        watch_to(self.slow.path(), self.fast.path(), &self.desk, kept, check)
+    }
+
+    /// Has jobs move their files.
+    fn moved(&self, files: &[(JobId, &str)]) {
+        for (id, name) in files {
+            self.desk.set(*id, State::Done);
+            fs::rename(self.at(name), self.slow.path().join(name)).unwrap();
+        }
+    }
+}
+
+/// The set is handed in, as these jobs.
+fn submitted(watch: &mut Watch<'_>, ids: &[JobId]) {
+    let told = next(watch);
+    assert!(matches!(&told, Happened::Submitted { jobs, .. } if jobs == ids), "{told:?}");
+}
+
+/// The set is refused, because a file is not there.
+fn lacks(watch: &mut Watch<'_>, file: &str) {
+    let Happened::Refused { why, .. } = next(watch) else { panic!("it is not refused") };
+    assert!(why.message.contains(&format!("vouches for {file}, which is not there")), "{why:?}");
+}
+
+/// Of two files the first is moved, and something happens before the second one is.
+#[test]
+fn a_set_that_is_half_moved_goes_on() {
+    for is_new in [false, true] {
+        let scene = Scene::new();
+        let begun = || scene.watch(false);
+        let mut first = begun();
+        submitted(&mut first, &[1, 2]);
+        scene.desk.set(1, State::Done);
+        fs::rename(scene.at("a"), scene.slow.path().join("a")).unwrap();
+        // Its job is just removing it.
+        fs::rename(scene.at("b"), scene.at("kept")).unwrap();
+        let mut second = if is_new {
+            drop(first);
+            begun()
+        } else {
+            touched(&scene.at("x.done"));
+            first
+        };
+        submitted(&mut second, &[1, 2]);
+        scene.desk.set(2, State::Failed);
+        assert!(matches!(next(&mut second), Happened::Failed { job: 2, .. }));
+        // It is mended, and asked for again.
+        fs::rename(scene.at("kept"), scene.at("b")).unwrap();
+        touched(&scene.at("x.done"));
+        let Happened::Submitted { jobs, .. } = next(&mut second) else { panic!() };
+        assert_eq!(jobs[0], 1);
+        scene.desk.set(jobs[1], State::Done);
+        fs::rename(scene.at("b"), scene.slow.path().join("b")).unwrap();
+        assert!(matches!(next(&mut second), Happened::Durable { .. }));
+        assert!(!scene.at("x.done").exists());
+        // New ones of the names are moved anew.
+        fs::write(scene.at("a"), "new").unwrap();
+        fs::write(scene.at("b"), "new").unwrap();
+        renamed_into_place(&scene.at("x.done"), "a\nb\n");
+        let Happened::Submitted { jobs: anew, .. } = next(&mut second) else { panic!() };
+        assert!(anew.iter().all(|job| !jobs.contains(job)), "{anew:?} {jobs:?}");
+    }
+}
+
+/// Checkpoints that follow one another have the same names and sizes.
+#[test]
+fn what_was_moved_for_another_semaphore_does_not_count() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a"), (2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    // One of a new set's files is missing.
+    fs::write(scene.at("a"), "new").unwrap();
+    renamed_into_place(&scene.at("x.done"), "a\nb\n");
+    lacks(&mut watch, "b");
+}
+
+#[test]
+fn what_was_moved_for_a_semaphore_that_was_replaced_after_a_failure_does_not_count() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a")]);
+    scene.desk.set(2, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+    renamed_into_place(&scene.at("x.done"), "a\nb\n");
+    lacks(&mut watch, "a");
+}
+
+/// It was born before the jobs of the set before, and is put into its place after their end.
+#[test]
+fn what_was_moved_does_not_count_for_a_semaphore_whose_file_was_made_early() {
+    let scene = Scene::new();
+    fs::write(scene.at("x.tmp"), "").unwrap();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a"), (2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    fs::write(scene.at("a"), "new").unwrap();
+    renamed_into_place(&scene.at("x.done"), "a\nb\n");
+    lacks(&mut watch, "b");
+}
+
+#[test]
+fn a_semaphore_that_is_written_anew_where_it_lies_asks_for_another_set() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(true);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a"), (2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    fs::write(scene.at("a"), "new").unwrap();
+    touched(&scene.at("x.done"));
+    lacks(&mut watch, "b");
+    assert_eq!(scene.desk.specs().len(), 2);
+}
+
+/// The jobs know of the semaphore that is there now.
+#[test]
+fn a_semaphore_that_was_replaced_while_its_jobs_were_under_way_or_had_failed_goes_on() {
+    for state in [State::Queued, State::Failed] {
+        let scene = Scene::new();
+        let begun = || scene.watch(false);
+        let mut first = begun();
+        submitted(&mut first, &[1, 2]);
+        scene.desk.set(1, state);
+        scene.desk.set(2, state);
+        let _ = first.step(SOON).unwrap();
+        renamed_into_place(&scene.at("x.done"), "a\nb\n");
+        submitted(&mut first, &[1, 2]);
+        drop(first);
+        scene.moved(&[(1, "a")]);
+        scene.desk.set(2, state);
+        let mut second = begun();
+        submitted(&mut second, &[1, 2]);
+        scene.desk.set(2, State::Failed);
+        assert!(matches!(next(&mut second), Happened::Failed { job: 2, .. }));
+        touched(&scene.at("x.done"));
+        submitted(&mut second, &[1, 2]);
+        scene.moved(&[(2, "b")]);
+        drop(second);
+        let Happened::Durable { jobs, .. } = next(&mut begun()) else { panic!() };
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2]);
+        assert!(!scene.at("x.done").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_there_again_is_asked_for_again() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a")]);
+    fs::write(scene.at("a"), "new").unwrap();
+    touched(&scene.at("x.done"));
+    submitted(&mut watch, &[3, 2]);
+}
+
+/// What has taken the copy since need not have anything to do with the set.
+#[test]
+fn a_copy_that_is_taken_away_behind_its_move_does_not_hold_the_set_up() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(2, "b")]);
+    fs::remove_file(scene.slow.path().join("b")).unwrap();
+    touched(&scene.at("x.done"));
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+}
+
+/// A move that was interrupted behind its commit, and whose copy went before it went on, leaves its source and is done.
+#[test]
+fn the_semaphore_stays_if_a_file_is_at_its_source_and_not_at_its_destination() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a")]);
+    scene.desk.set_left(2);
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.ends_with("/b is not there any more, and its source was left alone"), "{why:?}");
+    assert_eq!(watch.step(SOON).unwrap(), []);
+    assert!(scene.at("x.done").exists() && watch.under_way() == 0);
+    touched(&scene.at("x.done"));
+    submitted(&mut watch, &[1, 3]);
+    // It does not count either once somebody has taken the file away.
+    fs::remove_file(scene.at("b")).unwrap();
+    scene.desk.set_left(3);
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    drop(watch);
+    let mut watch = scene.watch(false);
+    lacks(&mut watch, "b");
+}
+
+#[test]
+fn a_set_whose_failed_job_has_ended_well_before_it_was_seen_at_work_is_durable() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a")]);
+    for _ in 0..2 {
+        scene.desk.set(2, State::Running);
+        assert_eq!(watch.step(SOON).unwrap(), []);
+        scene.desk.set(2, State::Failed);
+        assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+        assert_eq!(watch.step(SOON).unwrap(), []);
+    }
+    scene.moved(&[(2, "b")]);
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    assert!(!scene.at("x.done").exists());
+}
+
+#[test]
+fn a_semaphore_that_is_touched_when_all_of_its_set_is_moved_goes_unless_it_is_kept_or_a_file_is_there() {
+    for (kept, is_there) in [(false, false), (false, true), (true, false)] {
+        let scene = Scene::new();
+        let begun = || scene.watch(kept);
+        submitted(&mut begun(), &[1, 2]);
+        scene.moved(&[(1, "a"), (2, "b")]);
+        if is_there {
+            fs::write(scene.at("a"), "new").unwrap();
+        }
+        touched(&scene.at("x.done"));
+        let told = next(&mut begun());
+        assert_eq!(matches!(told, Happened::Durable { .. }), !kept && !is_there, "{told:?}");
+        assert_eq!(matches!(told, Happened::Refused { .. }), kept || is_there, "{told:?}");
+        assert_eq!(scene.at("x.done").exists(), kept || is_there);
+    }
+}
+
+/// Of one of the two jobs the semaphore was touched.
+#[test]
+fn a_set_that_was_moved_for_two_states_of_a_semaphore_does_not_count_for_a_third() {
+    let scene = Scene::new();
+    let begun = || scene.watch(true);
+    let mut watch = begun();
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(1, "a")]);
+    scene.desk.set(2, State::Failed);
+    assert!(matches!(next(&mut watch), Happened::Failed { job: 2, .. }));
+    touched(&scene.at("x.done"));
+    submitted(&mut watch, &[1, 2]);
+    scene.moved(&[(2, "b")]);
+    drop(watch);
+    let mut watch = begun();
+    assert!(matches!(next(&mut watch), Happened::Durable { .. }));
+    fs::write(scene.at("b"), "new").unwrap();
+    touched(&scene.at("x.done"));
+    lacks(&mut watch, "a");
+}
+
+/// Another semaphore may list the same file, and a client may hand in what it lists.
+#[test]
+fn a_job_of_a_set_may_have_been_asked_for_without_its_semaphore() {
+    let scene = Scene::new();
+    let [source, destination] =
+        [scene.fast.path(), scene.slow.path()].map(|at| Place::of_path(&at.join("a")).unwrap());
+    let expected = vec![stage::spec::Expected { path: PathText(PathBuf::new()), size: None, digest: None }];
+    let options = Options { expected, ..Options::default() };
+    let alone = JobSpec { verb: Verb::Move, source, destination, options };
+    assert_eq!(scene.desk.submit(alone.clone()).unwrap(), 1);
+    let begun = || scene.watch(false);
+    submitted(&mut begun(), &[1, 2]);
+    assert_eq!(scene.desk.submit(alone.clone()).unwrap(), 1);
+    scene.moved(&[(1, "a")]);
+    submitted(&mut begun(), &[1, 2]);
+    // What one has copied that failed is given up: it would not know of the semaphore.
+    let scene = Scene::new();
+    let source = Place::of_path(&scene.at("a")).unwrap();
+    let destination = Place::of_path(&scene.slow.path().join("a")).unwrap();
+    assert_eq!(scene.desk.submit(JobSpec { source, destination, ..alone }.sealed()).unwrap(), 1);
+    scene.desk.set(1, State::Failed);
+    submitted(&mut scene.watch(false), &[2, 3]);
+    assert_eq!(scene.desk.status(Some(1)).unwrap()[0].state, State::Cancelled);
+}
+
+#[test]
+fn the_semaphore_of_a_set_that_was_moved_stays_where_it_is_to_be_kept() {
+    let scene = Scene::new();
+    let begun = || scene.watch(true);
+    let mut first = begun();
+    submitted(&mut first, &[1, 2]);
+    scene.moved(&[(1, "a"), (2, "b")]);
+    assert!(matches!(next(&mut first), Happened::Durable { .. }));
+    assert!(matches!(next(&mut begun()), Happened::Durable { .. }));
+    assert!(scene.at("x.done").exists());
+}
+
+#[test]
+fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
+    let scene = Scene::new();
+    let begun = || scene.watch(false);
+    let mut first = begun();
+    submitted(&mut first, &[1, 2]);
+    drop(first);
+    scene.moved(&[(1, "a"), (2, "b")]);
+    let mut second = begun();
+    assert!(matches!(next(&mut second), Happened::Durable { .. }));
+    assert!(!scene.at("x.done").exists());
+    assert_eq!(scene.desk.specs().len(), 2);
+}
