@@ -79,14 +79,17 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec, known: &[JobStatus]) -> R
         Some(job) if job.state == State::Failed && job.spec.without_expected() == spec.without_expected() => {
             desk.retry(job.id).map(|job| job.id)
         }
-        // The semaphore was written anew: the job that goes on has to know of it.
         Some(job)
             if job.state == State::Failed
                 && job.spec.options.semaphore.is_some()
                 && job.spec.without_expected().of_any_semaphore()
                     == spec.without_expected().of_any_semaphore() =>
         {
-            desk.submit(spec)
+            match spec.options.semaphore {
+                // It was written anew: the job that goes on has to know of it.
+                Some(_) => desk.submit(spec),
+                None => desk.retry(job.id).map(|job| job.id),
+            }
         }
         Some(job) if job.state == State::Failed => {
             // Asked for in another way: what was copied for the old one is given up first.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::desk::Desk;
 use crate::pools::PoolStatus;
 use stage::error::StageError;
-use stage::job::{JobId, JobStatus, SOURCE_LEFT, State};
+use stage::job::{JobId, JobStatus, State, left_source_note};
 use stage::names::PathText;
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
@@ -97,7 +97,7 @@ impl Still {
         let mut jobs = self.jobs.lock().unwrap();
         let job = jobs.get_mut(&id).unwrap();
         (job.state, job.level) = (State::Done, Level::Durable);
-        job.notes = vec![format!("{} {SOURCE_LEFT}", job.spec.destination.shown())];
+        job.notes = vec![left_source_note(&job.spec.destination)];
     }
 
     pub fn specs(&self) -> Vec<JobSpec> {
@@ -117,7 +117,7 @@ impl Desk for Still {
         let mut jobs = self.jobs.lock().unwrap();
         // As a mover has it, of a semaphore that was written anew while its job was under way or after it failed.
         let is_it = |job: &&mut JobStatus| match job.state {
-            State::Queued | State::Running => job.spec.is_same_request(&spec),
+            State::Queued | State::Running | State::Committed => job.spec.is_same_request(&spec),
             State::Failed => spec.options.semaphore.is_some() && job.spec.is_same_request(&spec),
             _ => false,
         };

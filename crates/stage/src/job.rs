@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RETRY;
 pub use crate::error::Why;
 use crate::fingerprint::Fingerprint;
-use crate::spec::{JobSpec, Level};
+use crate::spec::{JobSpec, Level, Place};
 
 /// A job's number in its journal.
 pub type JobId = i64;
@@ -131,14 +131,17 @@ pub fn has_reached(state: State, level: Level, wanted: Level) -> bool {
     state.is_final() || (!wanted.is_committed() && level >= wanted)
 }
 
-/// How the note of a move ends that found its copy taken away before its source went.
-pub const SOURCE_LEFT: &str = "is not there any more as it was committed; the source was left alone";
+/// The note of a move to this place that found its copy taken away before its source went.
+#[must_use]
+pub fn left_source_note(destination: &Place) -> String {
+    format!("{} is not there any more as it was committed; the source was left alone", destination.shown())
+}
 
 impl JobStatus {
     /// Was its copy taken away before its source went? Then both are as others left them, and the job is done.
     #[must_use]
     pub fn has_left_its_source(&self) -> bool {
-        self.notes.iter().any(|note| note.ends_with(SOURCE_LEFT))
+        !self.notes.is_empty() && self.notes.contains(&left_source_note(&self.spec.destination))
     }
 
     /// [`has_reached`].

@@ -47,10 +47,13 @@ impl Identity {
         }
     }
 
-    /// Is it this file in another state of the same size, as touch(1) leaves it?
+    /// Is it this file in another state of the same size, as touch(1) leaves it? Without a time of birth nothing tells a file from
+    /// one that was given its inode.
     #[must_use]
     pub fn is_touched(&self, other: &Self) -> bool {
-        (self.ino, self.born, self.size) == (other.ino, other.born, other.size) && self != other
+        self.born.is_some()
+            && (self.ino, self.born, self.size) == (other.ino, other.born, other.size)
+            && self != other
     }
 }
 
@@ -110,5 +113,26 @@ pub fn remove(directory: BorrowedFd<'_>, name: &OsStr, identity: &Identity) -> i
         Ok(_) => calls::remove_file(directory, name).map(|()| Removal::Removed),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Removal::Absent),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_touched_only_if_it_is_known_to_be_the_same() {
+        let born = Identity { ino: 7, born: Some((1, 2)), size: 4, mtime: (3, 0), ctime: (3, 0) };
+        let later = |file: Identity| Identity { mtime: (4, 0), ctime: (4, 0), ..file };
+        assert!(born.is_touched(&later(born)) && !born.is_touched(&born));
+        for other in [
+            Identity { ino: 8, ..later(born) },
+            Identity { born: Some((1, 3)), ..later(born) },
+            Identity { size: 5, ..later(born) },
+        ] {
+            assert!(!born.is_touched(&other), "{other:?}");
+        }
+        let unborn = Identity { born: None, ..born };
+        assert!(!unborn.is_touched(&later(unborn)));
     }
 }

@@ -227,14 +227,20 @@ impl<'a> Watch<'a> {
         let earlier: Vec<Option<&JobStatus>> = (0..specs.len())
             .map(|at| asked.under_way(at).or_else(|| asked.moved(at).filter(|_| gone[at])))
             .collect();
-        // What the source of a job under way looks like by now is that job's affair.
-        for (source, _) in set.sources.iter().zip(&earlier).filter(|(_, job)| job.is_none()) {
-            let checked = set.check(self.finder.root_fd().as_fd(), &found.path, source, self.stop);
-            if checked.is_err() && self.stop.load(Ordering::Relaxed) {
+        for ((source, spec), job) in set.sources.iter().zip(&specs).zip(&earlier) {
+            // What is left of the source of a job that removes it is that job's affair; and that of the job of this state of the
+            // semaphore was looked at before.
+            if job.is_some_and(|job| job.state == State::Committed || is_asked_by(job, spec)) {
+                continue;
+            }
+            let Err(wrong) = set.check(self.finder.root_fd().as_fd(), &found.path, source, self.stop) else {
+                continue;
+            };
+            if self.stop.load(Ordering::Relaxed) {
                 self.finder.requeue(&found.path);
                 return Ok(None);
             }
-            checked?;
+            job.and_then(|job| self.ended(job.id, source)).ok_or(wrong)?;
         }
         // Last, because digests take their time, and jobs go by the path of the directory.
         self.finder.check_root()?;
@@ -269,9 +275,7 @@ impl<'a> Watch<'a> {
         let (stays, mut jobs) = (self.stays(set), Vec::new());
         for ((spec, job), source) in specs.into_iter().zip(earlier).zip(&set.sources) {
             let id = match job {
-                Some(job) if job.state.is_final() || job.spec.options.semaphore == spec.options.semaphore => {
-                    Ok(job.id)
-                }
+                Some(job) if job.state.is_final() || is_asked_by(job, &spec) => Ok(job.id),
                 job => submit_or_retry(self.desk, spec, known).or_else(|error| {
                     job.filter(|_| stays).and_then(|job| self.ended(job.id, source)).ok_or(error)
                 }),
@@ -291,10 +295,10 @@ impl<'a> Watch<'a> {
         Ok(jobs)
     }
 
-    /// A job that was under way a moment ago, if its source is gone by now and cannot be asked for, and that was not in vain.
+    /// A job that was under way a moment ago, if it has moved its source since, which cannot be asked for any more.
     fn ended(&self, id: JobId, source: &set::Source) -> Option<JobId> {
         let now = self.desk.status(Some(id)).ok()?.pop()?;
-        (self.is_gone(source) && (!now.state.is_final() || has_moved(&now))).then_some(id)
+        (self.is_gone(source) && (now.state == State::Committed || has_moved(&now))).then_some(id)
     }
 
     /// Is a source not there? One that cannot be looked at may be there.
@@ -460,6 +464,11 @@ pub fn is_gone(error: &StageError) -> bool {
 /// Is a job done, and its copy durable? One whose copy is in memory is done only.
 fn is_durable(job: &JobStatus) -> bool {
     job.state == State::Done && job.level >= Level::Durable
+}
+
+/// Was a job asked for by the same state of the same semaphore?
+fn is_asked_by(job: &JobStatus, spec: &JobSpec) -> bool {
+    job.spec.options.semaphore == spec.options.semaphore
 }
 
 /// Is a job done as its semaphore asked for it?

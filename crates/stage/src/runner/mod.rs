@@ -55,7 +55,7 @@ use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, Moment, comes_to, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
-use crate::job::{SOURCE_LEFT, State};
+use crate::job::{State, left_source_note};
 use crate::journal::{JobRow, Journal, PART_IN_DOUBT};
 use crate::manifest::Kind;
 use crate::mounts;
@@ -414,7 +414,7 @@ impl Run<'_> {
         // If the copy was deleted in the meantime, removing the source would lose the data.
         let row = self.row()?;
         if !destination.is_as_committed(self, &row)? && enforced(Check::CommittedDestination) {
-            notes.push(format!("{} {SOURCE_LEFT}", self.spec.destination.shown()));
+            notes.push(left_source_note(&self.spec.destination));
             return Ok(());
         }
         if self.spec.verb == Verb::Move {

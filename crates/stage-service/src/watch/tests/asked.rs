@@ -57,6 +57,7 @@ fn a_set_that_is_half_moved_goes_on() {
         scene.desk.set(1, State::Done);
         fs::rename(scene.at("a"), scene.slow.path().join("a")).unwrap();
         // Its job is just removing it.
+        scene.desk.set(2, State::Committed);
         fs::rename(scene.at("b"), scene.at("kept")).unwrap();
         let mut second = if is_new {
             drop(first);
@@ -251,6 +252,57 @@ fn a_semaphore_that_is_touched_when_all_of_its_set_is_moved_goes_unless_it_is_ke
         assert_eq!(matches!(told, Happened::Refused { .. }), kept || is_there, "{told:?}");
         assert_eq!(scene.at("x.done").exists(), kept || is_there);
     }
+}
+
+/// Half a set must not be moved because the other half was fit to be moved before.
+#[test]
+fn what_a_job_under_way_was_asked_for_by_another_state_of_the_semaphore_is_looked_at_again() {
+    for state in [State::Queued, State::Running] {
+        let scene = Scene::new();
+        let mut watch = scene.watch(false);
+        submitted(&mut watch, &[1, 2]);
+        scene.desk.set(1, state);
+        fs::remove_file(scene.at("a")).unwrap();
+        fs::write(scene.at("c"), "c").unwrap();
+        renamed_into_place(&scene.at("x.done"), "a\nc\n");
+        lacks(&mut watch, "a");
+        assert_eq!(scene.desk.specs().len(), 2);
+    }
+}
+
+/// A set is not refused for what becomes of a source once its job is at it.
+#[test]
+fn what_a_job_was_asked_for_by_this_state_of_the_semaphore_or_is_removing_is_not_looked_at_again() {
+    for (state, is_new) in [(State::Running, false), (State::Committed, false), (State::Committed, true)] {
+        let scene = Scene::new();
+        let list = "a 1\nb 1\n";
+        renamed_into_place(&scene.at("x.done"), list);
+        let mut watch = scene.watch(false);
+        submitted(&mut watch, &[1, 2]);
+        drop(watch);
+        scene.desk.set(1, state);
+        fs::write(scene.at("a"), "longer").unwrap();
+        if is_new {
+            renamed_into_place(&scene.at("x.done"), list);
+        }
+        submitted(&mut scene.watch(false), &[1, 2]);
+    }
+}
+
+/// A command that asks for the same goes on with what the set's job has copied, and leaves it to the set.
+#[test]
+fn a_failed_job_of_a_set_is_retried_without_its_semaphore_as_well() {
+    let scene = Scene::new();
+    let mut watch = scene.watch(false);
+    submitted(&mut watch, &[1, 2]);
+    scene.desk.set(1, State::Failed);
+    let of_set = scene.desk.specs().remove(0);
+    let options = Options { semaphore: None, ..of_set.options.clone() };
+    let alone = JobSpec { options, ..of_set.clone() };
+    let known = scene.desk.status(None).unwrap();
+    assert_eq!(crate::desk::submit_or_retry(&scene.desk, alone, &known).unwrap(), 1);
+    assert_eq!(scene.desk.status(Some(1)).unwrap()[0].state, State::Queued);
+    assert_eq!(scene.desk.specs()[0], of_set);
 }
 
 /// Of one of the two jobs the semaphore was touched.

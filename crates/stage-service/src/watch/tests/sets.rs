@@ -186,62 +186,87 @@ fn a_source_that_cannot_be_looked_at_is_not_gone() {
     assert!(!watch.is_gone(&of("circle/a")));
 }
 
-/// Has a job end while it is asked for again.
-struct Ending<'a>(&'a Still, JobId, State, PathBuf, bool);
+/// Has a job end while it is asked for again, or, once, when all jobs were told; its source is taken away if so.
+struct Ending<'a> {
+    still: &'a Still,
+    job: JobId,
+    end: State,
+    source: PathBuf,
+    takes_source: bool,
+    ends_early: AtomicBool,
+}
+
+impl Ending<'_> {
+    fn end(&self) {
+        self.still.set(self.job, self.end);
+        if self.takes_source {
+            fs::remove_file(&self.source).unwrap();
+        }
+    }
+}
 
 impl Desk for Ending<'_> {
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
-        let is_it = self.0.status(Some(self.1)).is_ok_and(|job| job[0].spec.is_same_request(&spec));
+        let is_it = self.still.status(Some(self.job)).is_ok_and(|job| job[0].spec.is_same_request(&spec));
         if is_it {
-            self.0.set(self.1, self.2);
-            if self.4 {
-                fs::remove_file(&self.3).unwrap();
+            if self.source.exists() {
+                self.end();
             }
             return Err(StageError::invalid("is not there", "name what is to be moved"));
         }
-        self.0.submit(spec)
+        self.still.submit(spec)
     }
 
     fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
-        self.0.status(id)
+        let known = self.still.status(id);
+        if id.is_none() && self.ends_early.swap(false, Ordering::Relaxed) {
+            self.end();
+        }
+        known
     }
 
     fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
-        self.0.wait(id, level, most)
+        self.still.wait(id, level, most)
     }
 
     fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
-        self.0.cancel(id)
+        self.still.cancel(id)
     }
 
     fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
-        self.0.retry(id)
+        self.still.retry(id)
     }
+}
+
+fn ending(still: &Still, job: JobId, end: State, source: PathBuf, takes_source: bool) -> Ending<'_> {
+    Ending { still, job, end, source, takes_source, ends_early: false.into() }
 }
 
 #[test]
 fn a_job_that_ends_while_its_set_is_handed_in_again_is_one_of_the_set() {
     for (end, is_gone, goes_on) in [
-        (State::Running, true, true),
+        (State::Committed, true, true),
+        (State::Running, true, false),
         (State::Done, true, true),
         (State::Failed, true, false),
         (State::Done, false, false),
     ] {
-        let (folder, still) = (two_files_and_their_list(), Still::default());
-        let desk = Ending(&still, 2, end, folder.path().join("b"), is_gone);
-        let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
-        assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
-        renamed_into_place(&folder.path().join("x.done"), "a\nb\n");
-        let mut told = watch.step(SOON).unwrap();
-        while told.is_empty() {
-            told = watch.step(SOON).unwrap();
+        // Before what is there is compared with the list, or after that.
+        for is_early in [true, false] {
+            let (folder, still) = (two_files_and_their_list(), Still::default());
+            let desk = ending(&still, 2, end, folder.path().join("b"), is_gone);
+            let begun = || watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
+            assert!(matches!(next(&mut begun()), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+            renamed_into_place(&folder.path().join("x.done"), "a\nb\n");
+            desk.ends_early.store(is_early, Ordering::Relaxed);
+            let told = next(&mut begun());
+            let is_handed_in = matches!(&told, Happened::Submitted { jobs, .. } if *jobs == [1, 2]);
+            assert_eq!(is_handed_in, goes_on, "{is_early} {end:?}: {told:?}");
         }
-        let is_handed_in = matches!(&told[0], Happened::Submitted { jobs, .. } if *jobs == [1, 2]);
-        assert_eq!(is_handed_in, goes_on, "{told:?}");
     }
     // One whose affair the semaphore is has left the new one.
     let (folder, still) = (two_files_and_their_list(), Still::default());
-    let desk = Ending(&still, 1, State::Done, folder.path().join("a"), true);
+    let desk = ending(&still, 1, State::Done, folder.path().join("a"), true);
     let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
     renamed_into_place(&folder.path().join("x.done"), "a\n");
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
@@ -250,7 +275,7 @@ fn a_job_that_ends_while_its_set_is_handed_in_again_is_one_of_the_set() {
     assert!(matches!(told[0], Happened::Refused { .. }), "{told:?}");
     // What knows of this state of the semaphore need not be asked for again.
     let (folder, still) = (two_files_and_their_list(), Still::default());
-    let desk = Ending(&still, 2, State::Failed, folder.path().join("b"), true);
+    let desk = ending(&still, 2, State::Failed, folder.path().join("b"), true);
     let begun = || watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
     for _ in 0..2 {
         assert!(matches!(next(&mut begun()), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
