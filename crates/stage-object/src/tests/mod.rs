@@ -419,13 +419,14 @@ impl Fetched {
 
 fn pattern(bytes: u64, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let words = (0..bytes.div_ceil(8)).flat_map(|_| {
+    let mut all = vec![0; bytes as usize];
+    for word in all.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        state.to_le_bytes()
-    });
-    words.take(bytes as usize).collect()
+        word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+    }
+    all
 }
 
 /// Path, mode, times, content and number of names.

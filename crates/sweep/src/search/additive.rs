@@ -91,12 +91,14 @@ pub(super) fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
         row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
     }
     for i in 0..n {
+        // Before these its row has zeros by now, and behind them still.
+        let used = i..=n + i;
         let pivot = a[i][i];
-        a[i].iter_mut().for_each(|value| *value /= pivot);
-        let row = a[i].clone();
+        a[i][used.clone()].iter_mut().for_each(|value| *value /= pivot);
+        let row = a[i][used.clone()].to_vec();
         for (_, other) in a.iter_mut().enumerate().filter(|(j, _)| *j != i) {
             let factor = other[i];
-            other.iter_mut().zip(&row).for_each(|(value, own)| *value -= factor * own);
+            other[used.clone()].iter_mut().zip(&row).for_each(|(value, own)| *value -= factor * own);
         }
     }
     a.into_iter().map(|row| row[n..].to_vec()).collect()
