@@ -53,7 +53,7 @@ pub fn at_once(file: BorrowedFd<'_>, exclusive: bool, path: &Path) -> Result<boo
 }
 
 fn unknown() -> String {
-    "another process, of which this host does not know".to_owned()
+    "a process that this host does not know".to_owned()
 }
 
 /// The error of a database that cannot be used; of one that another keeps locked, with its name.

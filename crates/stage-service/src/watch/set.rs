@@ -25,6 +25,9 @@ use stage::spec::Expected;
 /// Bytes that a list may have: a million files with their digests.
 const LIST_MAX: u64 = 256 << 20;
 
+/// Sources that a semaphore may have: each is a job, and two such sets are in one answer of the server, which has to tell of all.
+const SOURCES_MAX: usize = crate::protocol::JOBS / 2;
+
 /// One source of a set, and what must be in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
@@ -108,6 +111,16 @@ impl Set {
                 size: file.size,
                 digest: file.digest.map(|(_, digest)| digest),
             });
+        }
+        if sources.len() > SOURCES_MAX {
+            return Err(StageError::invalid(
+                format!(
+                    "{}: asks for {} files that would each be a job, and {SOURCES_MAX} are the most",
+                    shown(trigger),
+                    sources.len()
+                ),
+                "put them into a directory of their own, which is one job",
+            ));
         }
         let sources = sources.into_iter().map(|(path, expected)| Source { path, expected }).collect();
         Ok(Self { sources, algorithm })
@@ -280,7 +293,7 @@ fn vain(trigger: &Path, path: &Path, error: &std::io::Error) -> StageError {
 fn mismatch(trigger: &Path, path: &Path, why: &str) -> StageError {
     StageError::refused(
         format!("{}: vouches for {}, which {why}", shown(trigger), shown(path)),
-        "nothing of this set is moved; it is looked at again when the semaphore changes",
+        "nothing is handed in for it; it is looked at again when it changes",
     )
 }
 
@@ -379,6 +392,26 @@ mod tests {
         assert_eq!(set.sources[0].expected[0].path.0, Path::new(""));
         let error = check(&set, &root, "x.done").unwrap_err().to_string();
         assert!(error.starts_with("x.done: vouches for b, which has the digest "), "{error}");
+    }
+
+    #[test]
+    fn a_list_has_no_more_sources_than_the_server_tells_of() {
+        let (folder, root) = place();
+        for (directory, is_refused) in [("", true), ("d/", false)] {
+            for (more, is_more) in [(0, false), (1, true)] {
+                let list: String = (0..SOURCES_MAX + more).map(|n| format!("{directory}{n}\n")).collect();
+                fs::write(folder.path().join("x.done"), list).unwrap();
+                let read = read(&root, "x.done", "*.done");
+                assert_eq!(read.is_err(), is_refused && is_more, "{read:?}");
+            }
+        }
+        fs::write(
+            folder.path().join("x.done"),
+            (0..=SOURCES_MAX).map(|n| format!("{n}\n")).collect::<String>(),
+        )
+        .unwrap();
+        let error = read(&root, "x.done", "*.done").unwrap_err().to_string();
+        assert_eq!(error, "x.done: asks for 5001 files that would each be a job, and 5000 are the most");
     }
 
     #[test]

@@ -166,9 +166,19 @@ fn a_committed_job_is_that_of_a_semaphore_which_replaces_its_own_only_if_that_st
         let came = journal.accept(&spec(2), 0, None).unwrap();
         assert_eq!(matches!(came, Accepted::Same(same, State::Committed) if same == id), stays, "{came:?}");
         assert_eq!(journal.job(id).unwrap().unwrap().spec == spec(2), stays);
-        for row in journal.jobs().unwrap() {
-            journal.settle(row.id, State::Cancelled, 0, None, &[]).unwrap();
-        }
+        let end = || {
+            for row in journal.jobs().unwrap() {
+                journal.settle(row.id, State::Cancelled, 0, None, &[]).unwrap();
+            }
+        };
+        end();
+        // One without a semaphore would leave the new one behind.
+        let Ok(Accepted::New(id)) = journal.accept(&alone, 0, None) else { panic!() };
+        journal.begin(id).unwrap();
+        journal.commit(id, 0).unwrap();
+        let came = journal.accept(&spec(2), 0, None).unwrap();
+        assert_eq!(matches!(came, Accepted::Same(same, State::Committed) if same == id), stays, "{came:?}");
+        end();
     }
 }
 

@@ -213,7 +213,8 @@ impl Journal {
     /// as it is now; whether it does has to be `judged` where the job has vouched for a state of its source already.
     ///
     /// A semaphore that was written anew and asks for the same is that of the job from now on, which removes it in its
-    /// end. It asks for a new job if the other one is committed and may be about to remove the semaphore.
+    /// end. It asks for a new job if the other one is committed, so that it may have removed its semaphore already, or may not
+    /// come to this one any more.
     pub fn accept(&self, spec: &JobSpec, now: u64, judged: Option<Judged>) -> Result<Accepted, StageError> {
         let document = text(spec);
         let mounts = [mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true)];
@@ -222,19 +223,20 @@ impl Journal {
         self.step("a job is accepted", |step| {
             // What failed after it was durable has work left that belongs to it.
             let mut under_way = step.prepare_cached(
-                "SELECT * FROM jobs WHERE state IN ('queued', 'running', 'committed')
-                 OR (state = 'failed' AND (level = 'durable'
-                     OR json_extract(spec, '$.options.semaphore') IS NOT NULL)) ORDER BY id DESC",
+                "SELECT * FROM jobs WHERE json_extract(spec, '$.source') = json_extract(?1, '$.source')
+                 AND (state IN ('queued', 'running', 'committed')
+                     OR (state = 'failed' AND (level = 'durable'
+                         OR json_extract(spec, '$.options.semaphore') IS NOT NULL))) ORDER BY id DESC",
             )?;
-            let mut rows = under_way.query([])?;
+            let mut rows = under_way.query([&document])?;
             while let Some(row) = rows.next()? {
                 let row = job_of(row)?;
                 let (old, new) = (&row.spec.options.semaphore, &spec.options.semaphore);
                 // Who asks without one leaves the job its own.
                 let is_renewed = new.is_some() && old != new;
                 let has_work_left = row.state != State::Failed || row.level.is_committed() || is_renewed;
-                let is_removing =
-                    row.state == State::Committed && old.as_ref().is_none_or(|semaphore| !semaphore.stays);
+                let stays = old.as_ref().or(new.as_ref()).is_some_and(|semaphore| semaphore.stays);
+                let is_removing = row.state == State::Committed && !stays;
                 if !has_work_left || !row.spec.is_same_request(spec) || is_renewed && is_removing {
                     continue;
                 }
