@@ -636,6 +636,39 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
 }
 
 #[test]
+fn copies_of_files_are_read_where_the_semaphore_stays_and_refused_if_they_are_gone_or_damaged() {
+    for options in [["--keep-trigger"].as_slice(), &["--keep-trigger", "--copy"]] {
+        let folder = place();
+        let [fast, slow] = ["fast", "slow"].map(|name| folder.path().join(name));
+        [&fast, &slow].into_iter().for_each(|directory| fs::create_dir(directory).expect("makes"));
+        for (name, text) in [("a", "1"), ("b", "2"), ("y.done", "a\nb\n")] {
+            fs::write(fast.join(name), text).expect("writes");
+        }
+        let watch = watch_once("*.done", options);
+        works(folder.path(), &watch);
+        let came = works(folder.path(), &watch);
+        assert_eq!(came.out, "y.done: there already, and right\n");
+        let copies = options.len() > 1;
+        fs::write(slow.join("b"), "3").expect("damages");
+        let came = run(folder.path(), &watch);
+        assert!(came.code == 1 && came.out.starts_with("refused: y.done: "), "{came:?}");
+        assert!(came.out.contains("/b: is not as it was written"), "{came:?}");
+        fs::remove_file(slow.join("b")).expect("removes");
+        let came = run(folder.path(), &watch);
+        assert_eq!(came.code, i32::from(!copies), "{came:?}");
+        assert_eq!(came.out.contains("/b: was moved there, and is not there any more"), !copies, "{came:?}");
+        // One that is copied is copied again.
+        assert_eq!((slow.join("b").exists(), fast.join("y.done").exists()), (copies, true));
+        // What another list vouches for is not what was moved.
+        fs::write(slow.join("b"), "2").expect("brings it back");
+        fs::write(fast.join("y.done"), "a 1\nb 5\n").expect("writes");
+        let came = run(folder.path(), &watch);
+        let wrong = if copies { "y.done: vouches for b, which" } else { "y.done: vouches for a, which" };
+        assert!(came.code == 1 && came.out.contains(wrong), "{came:?}");
+    }
+}
+
+#[test]
 fn a_request_that_cannot_succeed_makes_no_job() {
     let folder = place();
     fs::create_dir(folder.path().join("watched")).expect("makes");

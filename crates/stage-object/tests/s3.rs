@@ -160,6 +160,7 @@ fn copy(state: &Path, from: &str, to: &str, pace: &dyn Pace) -> Result<Notes, St
         crew: None,
     }
     .run()
+    .map(|ended| ended.notes)
 }
 
 /// [`copy`] with a journal of its own.

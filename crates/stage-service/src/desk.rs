@@ -59,43 +59,36 @@ impl Desk for Mover {
     }
 }
 
-/// Hands a job in. One of those `known` to the desk that failed before, between the same places and in the same way, is
-/// retried with what it has copied so far.
+/// Hands a job in; a failed one of the same request is retried instead, with what it has copied so far. `known`: all jobs of
+/// the desk, the oldest first.
 ///
 /// # Errors
 /// Those of [`Desk::submit`] and [`Desk::retry`].
 pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec, known: &[JobStatus]) -> Result<JobId, StageError> {
     let spec = spec.sealed();
-    let failed = known.iter().rev().find(|job| {
+    let unfinished = known.iter().rev().find(|job| {
         job.spec.source == spec.source
             && job.spec.destination == spec.destination
             && !matches!(job.state, State::Done | State::Cancelled)
     });
-    match failed {
-        // Committed and not at its end: whether that is still about this source is judged where it is handed in.
-        Some(job) if job.state == State::Failed && job.level.is_committed() => desk.submit(spec),
-        // What it copied cannot become whole.
-        Some(job) if job.state == State::Failed && spec.check_source().is_err() => desk.submit(spec),
-        Some(job) if job.state == State::Failed && job.spec.without_expected() == spec.without_expected() => {
-            desk.retry(job.id).map(|job| job.id)
-        }
-        Some(job)
-            if job.state == State::Failed
-                && job.spec.options.semaphore.is_some()
-                && job.spec.without_expected().of_any_semaphore()
-                    == spec.without_expected().of_any_semaphore() =>
-        {
-            match spec.options.semaphore {
-                // It was written anew: the job that goes on has to know of it.
-                Some(_) => desk.submit(spec),
-                None => desk.retry(job.id).map(|job| job.id),
-            }
-        }
-        Some(job) if job.state == State::Failed => {
-            // Asked for in another way: what was copied for the old one is given up first.
-            desk.cancel(job.id)?;
-            desk.submit(spec)
-        }
-        _ => desk.submit(spec),
+    let Some(failed) = unfinished.filter(|job| job.state == State::Failed) else {
+        return desk.submit(spec);
+    };
+    // Committed and not at its end: whether that is still about this source is judged where it is handed in. Or what it copied
+    // cannot become whole.
+    if failed.level.is_committed() || spec.check_source().is_err() {
+        return desk.submit(spec);
     }
+    let (before, now) = (failed.spec.without_expected(), spec.without_expected());
+    let is_same_but_for_semaphore = before.options.semaphore.is_some()
+        && before.clone().of_any_semaphore() == now.clone().of_any_semaphore();
+    if before == now || is_same_but_for_semaphore && now.options.semaphore.is_none() {
+        return desk.retry(failed.id).map(|job| job.id);
+    }
+    // The job goes on where it is handed in for a semaphore that was written anew, and knows of that then. Of a job that was
+    // asked for in another way, what was copied is given up first.
+    if !is_same_but_for_semaphore {
+        desk.cancel(failed.id)?;
+    }
+    desk.submit(spec)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::desk::Desk;
 use crate::pools::PoolStatus;
 use stage::error::StageError;
-use stage::job::{JobId, JobStatus, State, left_source_note};
+use stage::job::{JobId, JobStatus, State, Why};
 use stage::names::PathText;
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
@@ -79,7 +79,8 @@ impl Still {
         let JobStatus { level, .. } = job(id, state);
         let mut jobs = self.jobs.lock().unwrap();
         let known = jobs.remove(&id).unwrap_or_else(|| job(id, state));
-        jobs.insert(id, JobStatus { state, level, ..known });
+        let attempts = known.attempts + u32::from(state == State::Running);
+        jobs.insert(id, JobStatus { state, level, attempts, error: None, ..known });
         self.changed.notify_all();
     }
 
@@ -97,7 +98,7 @@ impl Still {
         let mut jobs = self.jobs.lock().unwrap();
         let job = jobs.get_mut(&id).unwrap();
         (job.state, job.level) = (State::Done, Level::Durable);
-        job.notes = vec![left_source_note(&job.spec.destination)];
+        job.error = Some(Why::of(&StageError::refused("the copy is not there any more", "look for it")));
     }
 
     pub fn specs(&self) -> Vec<JobSpec> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::RETRY;
 pub use crate::error::Why;
 use crate::fingerprint::Fingerprint;
-use crate::spec::{JobSpec, Level, Place};
+use crate::spec::{JobSpec, Level};
 
 /// A job's number in its journal.
 pub type JobId = i64;
@@ -81,7 +81,7 @@ pub struct JobStatus {
     pub state: State,
     /// How far it has come.
     pub level: Level,
-    /// Why it failed; of a job that is done, what could not be finished behind it (a source that would not go).
+    /// Why it failed; of a job that is done, why its source was left alone: its copy was taken away before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Why>,
     /// What is worth knowing and no failure.
@@ -131,17 +131,11 @@ pub fn has_reached(state: State, level: Level, wanted: Level) -> bool {
     state.is_final() || (!wanted.is_committed() && level >= wanted)
 }
 
-/// The note of a move to this place that found its copy taken away before its source went.
-#[must_use]
-pub fn left_source_note(destination: &Place) -> String {
-    format!("{} is not there any more as it was committed; the source was left alone", destination.shown())
-}
-
 impl JobStatus {
     /// Was its copy taken away before its source went? Then both are as others left them, and the job is done.
     #[must_use]
     pub fn has_left_its_source(&self) -> bool {
-        !self.notes.is_empty() && self.notes.contains(&left_source_note(&self.spec.destination))
+        self.state == State::Done && self.error.is_some()
     }
 
     /// [`has_reached`].

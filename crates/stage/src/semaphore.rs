@@ -47,8 +47,8 @@ impl Identity {
         }
     }
 
-    /// Is it this file in another state of the same size, as touch(1) leaves it? Without a time of birth nothing tells a file from
-    /// one that was given its inode.
+    /// Is it the same file of the same size with other times, as touch(1) leaves it, or who writes it anew at the same length?
+    /// Without a time of birth nothing tells a file from one that was given its inode.
     #[must_use]
     pub fn is_touched(&self, other: &Self) -> bool {
         self.born.is_some()

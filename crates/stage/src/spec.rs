@@ -396,15 +396,15 @@ impl JobSpec {
         Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
     }
 
-    /// Is it the same request but for how fast it is carried out, and for the state of the semaphore that asks for it? One that
-    /// stays may be any or none.
+    /// Is it the same request but for how fast it is carried out, and for the state of the semaphore that asks for it? A semaphore
+    /// that stays is not compared.
     #[must_use]
     pub fn is_same_request(&self, other: &Self) -> bool {
         // Most are between other places, and the rest takes longer to compare.
         if (&self.source, &self.destination) != (&other.source, &other.destination) {
             return false;
         }
-        let at_one_speed = |spec: &Self| {
+        let comparable = |spec: &Self| {
             // A journal keeps the digest of what must be there, and who asks may have the list alone.
             let mut spec = spec.clone().sealed().of_any_semaphore();
             let options = std::mem::take(&mut spec.options);
@@ -419,7 +419,7 @@ impl JobSpec {
             };
             spec
         };
-        at_one_speed(self) == at_one_speed(other)
+        comparable(self) == comparable(other)
     }
 
     /// The same, whichever state its semaphore was read in, and of none if that stays.

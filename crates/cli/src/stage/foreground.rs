@@ -152,6 +152,11 @@ impl Foreground {
         Ok(jobs)
     }
 
+    /// The directory of its journal.
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// What the journal has on the last job between the same places, and where it is.
     pub fn known(&self, like: &JobSpec) -> Result<Option<(JobStatus, PathBuf)>, Failure> {
         if !self.exists() {

@@ -480,8 +480,8 @@ pub fn is_there(
         let Some((made, state)) = known()?.filter(|(made, _)| made.state == State::Done) else {
             return Ok(false);
         };
-        if std::fs::symlink_metadata(source).is_ok() {
-            // Nothing tells whether it is still the file that was copied; the job, asked for again, does.
+        if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
+            // The job, asked for again, compares bytes.
             return Ok(false);
         }
         stage::make_durable(destination, None, &stop)?;

@@ -1,11 +1,11 @@
 //! `flashwright stage watch`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use stage::names::PathText;
-use stage::{JobId, JobSpec, JobStatus, Options, Place, StageError, Verb};
+use stage::{JobId, JobSpec, JobStatus, Place, StageError, State, Verb};
 use stage_service::ServiceError;
 use stage_service::desk::Desk;
 use stage_service::watch::{Happened, Orders, Pattern, Timing, Watch};
@@ -45,12 +45,12 @@ pub fn watch(args: &WatchArgs) -> Result<(), Failure> {
     if args.foreground {
         let foreground = Foreground::named(&args.server, &("watch", PathText(root.clone()), &orders.to))?;
         let mover = foreground.open(&[], JOBS)?;
-        let ended = obey(args, &root, pattern, orders, &mover, &stop);
+        let ended = obey(args, &root, pattern, orders, (&mover, foreground.state()), &stop);
         mover.stop();
         return ended;
     }
     let server = Server::find(&args.server)?;
-    obey(args, &root, pattern, orders, &server, &stop)
+    obey(args, &root, pattern, orders, (&server, &server.facts().state.0), &stop)
 }
 
 fn orders(args: &WatchArgs, to: Place) -> Orders {
@@ -66,14 +66,13 @@ fn obey(
     root: &Path,
     pattern: Pattern,
     orders: Orders,
-    desk: &dyn Desk,
+    (desk, state): (&dyn Desk, &Path),
     stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let timing = Timing { rescan: args.rescan, settle: args.settle };
-    let verb = orders.verb;
-    let check = |source: &Path, to: &Place| there_already(desk, verb, source, to);
+    let check = |job: &JobSpec, known: &[JobStatus]| is_there(job, known, state);
     if !args.json {
-        let kept = if verb == Verb::Copy { "copied" } else { "moved" };
+        let kept = if orders.verb == Verb::Copy { "copied" } else { "moved" };
         output::tell(&format!(
             "watching {} for {}: what is vouched for is {kept} to {}\n",
             shown(root),
@@ -165,8 +164,9 @@ impl Left {
         let ended = all.iter().filter(|job| job.state.is_final() && self.0.contains(&job.id));
         let told = ended.clone().map(|job| {
             let became = match &job.error {
-                Some(why) => format!("failed: {}", why.message),
-                None if job.state == stage::State::Done => job.promise().to_owned(),
+                Some(why) if job.state != State::Done => format!("failed: {}", why.message),
+                Some(why) => format!("done, but {}", why.message),
+                None if job.state == State::Done => job.promise().to_owned(),
                 None => "given up".to_owned(),
             };
             format!("of an earlier run: {became}, {} ({})", job.spec.destination.shown(), words::amount(job))
@@ -178,29 +178,23 @@ impl Left {
     }
 }
 
-/// Is a set whose semaphore stays at its destination?
-fn there_already(desk: &dyn Desk, verb: Verb, source: &Path, to: &Place) -> Result<bool, StageError> {
-    let job = JobSpec {
-        verb,
-        source: Place::Path(PathText(source.to_owned())),
-        destination: to.clone(),
-        options: Options::default(),
-    };
+/// Is what a semaphore that stays asks for at its destination? Its bytes are read, by the word of the journal in `state`.
+fn is_there(job: &JobSpec, known: &[JobStatus], state: &Path) -> Result<bool, StageError> {
     let is_it =
-        |known: &JobStatus| known.spec.source == job.source && known.spec.destination == job.destination;
-    let made = desk.status(None)?.into_iter().rev().find(is_it);
-    if let (Some(made), Ok(facts)) = (&made, std::fs::symlink_metadata(source))
-        && made.state == stage::State::Done
-        && !facts.is_dir()
-    {
-        let copy = to.path().and_then(|to| to.symlink_metadata().ok());
-        return Ok(copy.is_some_and(|copy| copy.len() == facts.len()) && verify::is_of_its_source(made)?);
+        |made: &&JobStatus| (&made.spec.source, &made.spec.destination) == (&job.source, &job.destination);
+    let made = known.iter().rev().find(is_it);
+    // What another list vouched for.
+    if made.is_some_and(|made| !made.spec.is_same_request(job)) {
+        return Ok(false);
     }
-    // The digests of a copy without a manifest are read from a journal only if the source is gone, and this one is there.
-    verify::is_there(&job, &|| {
-        Ok(made.clone().filter(|_| source.is_dir()).map(|made| (made, PathBuf::new())))
-    })
-    .map_err(|failure| StageError::Refused { what: failure.message().to_owned(), hint: None })
+    verify::is_there(job, &|| Ok(made.map(|made| (made.clone(), state.to_owned()))))
+        .map_err(|failure| StageError::Refused { what: failure.message().to_owned(), hint: None })
+}
+
+/// What a semaphore is told of, which is named where the message does not begin with it.
+fn about(trigger: &Path, message: &str) -> String {
+    let trigger = format!("{}: ", shown(trigger));
+    if message.starts_with(&trigger) { message.to_owned() } else { trigger + message }
 }
 
 fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
@@ -222,18 +216,20 @@ fn say(args: &WatchArgs, happened: &Happened) -> Result<(), Failure> {
             text
         }
         Happened::AlreadyThere { trigger } => format!("{}: there already, and right", shown(trigger)),
-        Happened::Failed { trigger, why, .. } if args.foreground => {
-            let hint = "it goes on with the same command, or when the semaphore changes";
-            format!("{} {}: {}; {hint}", paint::bad("failed:"), shown(trigger), why.message)
+        Happened::Failed { trigger, job, state, why } => {
+            let (what, remedy) = match state {
+                State::Failed if args.foreground => (String::new(), "with the same command, or ".to_owned()),
+                State::Failed => {
+                    (format!("job {job} failed: "), format!("with: flashwright stage retry {job}, or "))
+                }
+                _ => (String::new(), String::new()),
+            };
+            let failed = format!("{} {}: {what}{}", paint::bad("failed:"), shown(trigger), why.message);
+            format!("{failed}; it goes on {remedy}when the semaphore changes")
         }
-        Happened::Failed { trigger, job, why } => {
-            let hint =
-                format!("it goes on with: flashwright stage retry {job}, or when the semaphore changes");
-            format!("{} {}: job {job} failed: {}; {hint}", paint::bad("failed:"), shown(trigger), why.message)
-        }
-        Happened::Refused { why, .. } => {
+        Happened::Refused { trigger, why } => {
             let hint = why.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
-            format!("{} {}{hint}", paint::bad("refused:"), why.message)
+            format!("{} {}{hint}", paint::bad("refused:"), about(trigger, &why.message))
         }
         Happened::Note(note) => format!("{} {note}", paint::warn("note:")),
     };
@@ -247,7 +243,7 @@ fn document(happened: &Happened) -> StageWatch {
             ("durable", Some(trigger), jobs.iter().map(|job| job.id).collect(), None, None)
         }
         Happened::AlreadyThere { trigger } => ("already-there", Some(trigger), Vec::new(), None, None),
-        Happened::Failed { trigger, job, why } => {
+        Happened::Failed { trigger, job, why, .. } => {
             ("failed", Some(trigger), vec![*job], Some(why.clone()), None)
         }
         Happened::Refused { trigger, why } => ("refused", Some(trigger), Vec::new(), Some(why.clone()), None),

@@ -271,6 +271,7 @@ impl Scratch {
             crew: None,
         }
         .run()
+        .map(|ended| ended.notes)
     }
 }
 

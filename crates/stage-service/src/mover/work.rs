@@ -13,7 +13,7 @@ use stage::error::StageError;
 use stage::job::{JobId, State, Why};
 use stage::journal::JobRow;
 use stage::pace::{Progress, Stop};
-use stage::runner::{self, Notes, Run, now};
+use stage::runner::{self, Ended, Run, now};
 use stage::spec::Place;
 
 /// How often a job is tried in all after errors that may pass.
@@ -97,9 +97,11 @@ impl Inner {
     }
 
     /// Journals what became of a job.
-    fn settle(&self, id: JobId, live: &Live, ended: &Result<Notes, StageError>) -> Result<(), StageError> {
+    fn settle(&self, id: JobId, live: &Live, ended: &Result<Ended, StageError>) -> Result<(), StageError> {
         match ended {
-            Ok(notes) => self.journal.settle(id, State::Done, now(), None, notes),
+            Ok(Ended { notes, source_left }) => {
+                self.journal.settle(id, State::Done, now(), source_left.as_ref(), notes)
+            }
             Err(StageError::Stopped { .. }) if live.cancelled.load(Relaxed) => {
                 self.row(id).and_then(|row| self.give_up(&row))
             }
@@ -112,7 +114,7 @@ impl Inner {
         }
     }
 
-    fn attempts(&self, id: JobId, live: &Live) -> Result<Notes, StageError> {
+    fn attempts(&self, id: JobId, live: &Live) -> Result<Ended, StageError> {
         let row = self.journal.with_expected(self.row(id)?)?;
         let fast = row.spec.fast_directory();
         let pace =
@@ -138,9 +140,9 @@ impl Inner {
                     tracing::info!(job = id, attempt, error = %error, "retried");
                     attempt += 1;
                 }
-                Ok(mut notes) => {
-                    notes.extend(pace.notes());
-                    return Ok(notes);
+                Ok(mut ended) => {
+                    ended.notes.extend(pace.notes());
+                    return Ok(ended);
                 }
                 Err(error) => return Err(error),
             }

@@ -1,9 +1,9 @@
 //! Which jobs of a journal are those of a semaphore.
 //!
-//! Checkpoints that follow one another have files of the same names and sizes, so that a job of the same request may be that
-//! of the set before. A job is a semaphore's if it was asked for by this state of it. Who wants it looked at again touches it:
-//! then what was moved for the states before counts as well, unless all of the set was moved for them and some of it is there
-//! again, because then the semaphore was written anew where it lay and asks for another set.
+//! Checkpoints that follow one another have files of the same names and sizes, so that an equal request proves nothing. A job
+//! counts if this state of the semaphore asked for it, or an earlier state of the same file, which was touched since
+//! (touch(1)). But if all of the set was moved for earlier states, and a source is there again, then the semaphore was written
+//! anew where it lay, asks for the next set, and none counts.
 
 use std::collections::HashMap;
 
@@ -16,14 +16,14 @@ use stage::spec::{JobSpec, Place};
 pub struct Asked<'a> {
     newest: Vec<Option<&'a JobStatus>>,
     by: Identity,
-    /// All was moved for earlier states, and more is asked for.
-    is_over: bool,
+    /// All was moved for earlier states: it asks for the next set.
+    is_next_set: bool,
 }
 
 impl<'a> Asked<'a> {
-    /// Those of the requests of a semaphore in this state, among all that are known. Nothing of another set can be meant where
-    /// `nothing_is_there` and the semaphore goes with its set.
-    pub fn find(specs: &[JobSpec], known: &'a [JobStatus], by: Identity, nothing_is_there: bool) -> Self {
+    /// Those of the requests of a semaphore in this state, among all that are known. The set `may_be_finished` if none of its
+    /// sources is there: then no next set can be meant.
+    pub fn find(specs: &[JobSpec], known: &'a [JobStatus], by: Identity, may_be_finished: bool) -> Self {
         let mut jobs: HashMap<[&Place; 2], Vec<&'a JobStatus>> = HashMap::new();
         for job in known {
             jobs.entry([&job.spec.source, &job.spec.destination]).or_default().push(job);
@@ -34,8 +34,8 @@ impl<'a> Asked<'a> {
         });
         let newest: Vec<Option<&JobStatus>> = newest.collect();
         let is_earlier = |job: &Option<&JobStatus>| moved_for(*job).is_some_and(|it| it.is_touched(&by));
-        let is_over = !nothing_is_there && newest.iter().all(is_earlier);
-        Self { newest, by, is_over }
+        let is_next_set = !may_be_finished && newest.iter().all(is_earlier);
+        Self { newest, by, is_next_set }
     }
 
     /// The job of this request that has not ended.
@@ -46,7 +46,7 @@ impl<'a> Asked<'a> {
     /// The job that has made the copy of this request's source for the semaphore.
     pub fn moved(&self, at: usize) -> Option<&'a JobStatus> {
         self.newest[at].filter(|job| {
-            let counts = |it: Identity| it == self.by || it.is_touched(&self.by) && !self.is_over;
+            let counts = |it: Identity| it == self.by || it.is_touched(&self.by) && !self.is_next_set;
             moved_for(Some(job)).is_some_and(counts)
         })
     }

@@ -32,7 +32,7 @@ use self::set::Set;
 use crate::desk::{Desk, submit_or_retry};
 use crate::error::ServiceError;
 use stage::calls;
-use stage::error::{Cause, StageError, shown};
+use stage::error::{Cause, StageError};
 use stage::job::{JobId, JobStatus, State, Why};
 use stage::mounts;
 use stage::names::PathText;
@@ -44,7 +44,7 @@ use stage::spec::{JobSpec, Level, Options, Place, Verb};
 pub struct Orders {
     /// Where it goes: below it each source has the path that it has below the watched directory.
     pub to: Place,
-    /// Does it stay?
+    /// Whether what is vouched for stays (a copy) or goes (a move).
     pub verb: Verb,
     /// How it is moved.
     pub options: Options,
@@ -82,6 +82,8 @@ pub enum Happened {
         trigger: PathBuf,
         /// The job.
         job: JobId,
+        /// How it ended: only one that failed can be retried.
+        state: State,
         /// Why.
         why: Why,
     },
@@ -98,8 +100,8 @@ pub enum Happened {
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Tells whether a source is at its destination, whole and right.
-pub type Check<'a> = dyn Fn(&Path, &Place) -> Result<bool, StageError> + 'a;
+/// Tells whether what a request asks for is at its destination, whole and right; the jobs are all that are known.
+pub type Check<'a> = dyn Fn(&JobSpec, &[JobStatus]) -> Result<bool, StageError> + 'a;
 
 /// A directory whose semaphores are obeyed.
 pub struct Watch<'a> {
@@ -120,7 +122,8 @@ pub struct Watch<'a> {
 struct UnderWay {
     identity: Identity,
     jobs: Vec<JobId>,
-    reported: Vec<JobId>,
+    /// Of each job, the end that was told: one that is retried has another.
+    reported: BTreeMap<JobId, (u32, State)>,
     /// Jobs that have not ended.
     open: usize,
 }
@@ -212,24 +215,27 @@ impl<'a> Watch<'a> {
         Ok(happened)
     }
 
-    /// None if the semaphore is being written or has changed: then it is found again.
+    /// None if the semaphore is being written or has changed, or if the watch is to stop: then it is found again.
     fn obey(&mut self, found: &Found) -> Result<Option<Happened>, StageError> {
         let Some(set) = self.read(found)? else { return Ok(None) };
         let trigger = found.path.clone();
         let specs = self.specs(&set, found)?;
-        if self.orders.keep_trigger && self.all_there(&specs)? {
-            return Ok(Some(Happened::AlreadyThere { trigger }));
-        }
         let known = self.desk.status(None)?;
-        let gone: Vec<bool> = set.sources.iter().map(|source| self.is_gone(source)).collect();
-        let nothing_is_there = !self.orders.keep_trigger && !gone.contains(&false);
-        let asked = Asked::find(&specs, &known, found.identity, nothing_is_there);
+        let mut lacking = None;
+        if self.orders.keep_trigger {
+            let Some(first) = self.first_not_there(&specs, &known)? else {
+                return Ok(Some(Happened::AlreadyThere { trigger }));
+            };
+            lacking = Some(first.destination.shown());
+        }
+        let absent: Vec<bool> = set.sources.iter().map(|source| self.is_absent(source)).collect();
+        let may_be_finished = !absent.contains(&false);
+        let asked = Asked::find(&specs, &known, found.identity, may_be_finished);
         let earlier: Vec<Option<&JobStatus>> = (0..specs.len())
-            .map(|at| asked.under_way(at).or_else(|| asked.moved(at).filter(|_| gone[at])))
+            .map(|at| asked.under_way(at).or_else(|| asked.moved(at).filter(|_| absent[at])))
             .collect();
         for ((source, spec), job) in set.sources.iter().zip(&specs).zip(&earlier) {
-            // What is left of the source of a job that removes it is that job's affair; and that of the job of this state of the
-            // semaphore was looked at before.
+            // A committed job may have removed part of its source; and what this same state asked for was compared then.
             if job.is_some_and(|job| job.state == State::Committed || is_asked_by(job, spec)) {
                 continue;
             }
@@ -240,31 +246,39 @@ impl<'a> Watch<'a> {
                 self.finder.requeue(&found.path);
                 return Ok(None);
             }
-            job.and_then(|job| self.ended(job.id, source)).ok_or(wrong)?;
+            match job {
+                Some(job) if self.has_taken(job.id, source)? => {}
+                _ => return Err(wrong),
+            }
         }
         // Last, because digests take their time, and jobs go by the path of the directory.
         self.finder.check_root()?;
         // After a crash between the end of the jobs and the end of the semaphore.
         let moved = |job: &Option<&JobStatus>| job.filter(|job| job.state.is_final()).cloned();
         if let Some(jobs) = earlier.iter().map(moved).collect() {
-            if !self.orders.keep_trigger {
-                self.remove(&found.path, found.identity)?;
+            if let Some(lacking) = lacking {
+                return Err(StageError::refused(
+                    format!("{lacking}: was moved there, and is not there any more"),
+                    "bring back what is missing; the semaphore is looked at again when it changes",
+                ));
             }
+            self.remove(&found.path, found.identity)?;
             return Ok(Some(Happened::Durable { trigger, jobs }));
         }
         let jobs = self.hand_in(&set, specs, &earlier, &known)?;
         let open = jobs.len();
-        let under_way = UnderWay { identity: found.identity, jobs: jobs.clone(), reported: Vec::new(), open };
+        let under_way =
+            UnderWay { identity: found.identity, jobs: jobs.clone(), reported: BTreeMap::new(), open };
         let sets = self.under_way.entry(trigger.clone()).or_default();
-        // The same jobs again, after the desk was gone for a time.
+        // The same jobs: the server was away for a time, or the semaphore was replaced.
         sets.retain(|set| set.jobs != jobs);
         sets.push(under_way);
         Ok(Some(Happened::Submitted { trigger, jobs }))
     }
 
-    /// Hands in the jobs of a set, except those that have moved their sources or are about to. One that is under way for
-    /// another state of the semaphore is handed in again: it is the same job, and knows of the new one. If one is refused,
-    /// those that were begun here are given up: a set moves as a whole.
+    /// Hands in the jobs of a set, but for those that have moved their sources, and those that this state of the semaphore has
+    /// asked for. One that is under way for another state is handed in again: it is the same job, and the journal has the
+    /// new state from then on. If one is refused, those that were begun here are given up: a set moves as a whole.
     fn hand_in(
         &self,
         set: &Set,
@@ -276,8 +290,9 @@ impl<'a> Watch<'a> {
         for ((spec, job), source) in specs.into_iter().zip(earlier).zip(&set.sources) {
             let id = match job {
                 Some(job) if job.state.is_final() || is_asked_by(job, &spec) => Ok(job.id),
-                job => submit_or_retry(self.desk, spec, known).or_else(|error| {
-                    job.filter(|_| stays).and_then(|job| self.ended(job.id, source)).ok_or(error)
+                job => submit_or_retry(self.desk, spec, known).or_else(|error| match job {
+                    Some(job) if stays && self.has_taken(job.id, source)? => Ok(job.id),
+                    _ => Err(error),
                 }),
             };
             match id {
@@ -295,14 +310,15 @@ impl<'a> Watch<'a> {
         Ok(jobs)
     }
 
-    /// A job that was under way a moment ago, if it has moved its source since, which cannot be asked for any more.
-    fn ended(&self, id: JobId, source: &set::Source) -> Option<JobId> {
-        let now = self.desk.status(Some(id)).ok()?.pop()?;
-        (self.is_gone(source) && (now.state == State::Committed || has_moved(&now))).then_some(id)
+    /// Has a job, which was under way a moment ago, moved its source since, so that it cannot be asked for any more?
+    fn has_taken(&self, id: JobId, source: &set::Source) -> Result<bool, StageError> {
+        let now = self.desk.status(Some(id))?;
+        let has_moved = now.iter().any(|now| now.state == State::Committed || has_moved(now));
+        Ok(has_moved && self.is_absent(source))
     }
 
     /// Is a source not there? One that cannot be looked at may be there.
-    fn is_gone(&self, source: &set::Source) -> bool {
+    fn is_absent(&self, source: &set::Source) -> bool {
         let found = set::find(self.finder.root_fd().as_fd(), &source.path);
         found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
     }
@@ -366,14 +382,18 @@ impl<'a> Watch<'a> {
         set.sources.iter().map(spec).collect()
     }
 
-    fn all_there(&self, specs: &[JobSpec]) -> Result<bool, StageError> {
+    /// The first of a set's requests of which the copy is not at its destination.
+    fn first_not_there<'b>(
+        &self,
+        specs: &'b [JobSpec],
+        known: &[JobStatus],
+    ) -> Result<Option<&'b JobSpec>, StageError> {
         for spec in specs {
-            let Some(source) = spec.source.path() else { return Ok(false) };
-            if !(self.check)(source, &spec.destination)? {
-                return Ok(false);
+            if !(self.check)(spec, known)? {
+                return Ok(Some(spec));
             }
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Tells what has become of jobs.
@@ -392,16 +412,10 @@ impl<'a> Watch<'a> {
             let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
             set.open = jobs.iter().filter(|job| !job.state.is_final()).count();
             for job in &jobs {
-                let ended_otherwise = job.state.is_final() && !has_moved(job);
-                match (ended_otherwise, set.reported.contains(&job.id)) {
-                    (true, false) => {
-                        set.reported.push(job.id);
-                        self.failures += 1;
-                        happened.push(failed(trigger, job));
-                    }
-                    // It was begun again, and may have ended meanwhile.
-                    (false, true) => set.reported.retain(|id| *id != job.id),
-                    _ => {}
+                let end = (job.attempts, job.state);
+                if job.state.is_final() && !has_moved(job) && set.reported.insert(job.id, end) != Some(end) {
+                    self.failures += 1;
+                    happened.push(failed(trigger, job));
                 }
             }
             let moved = jobs.iter().filter(|job| has_moved(job));
@@ -477,24 +491,13 @@ fn has_moved(job: &JobStatus) -> bool {
 }
 
 fn failed(trigger: &Path, job: &JobStatus) -> Happened {
-    if job.has_left_its_source() {
-        let error = StageError::refused(
-            format!(
-                "{}: {} is not there any more, and its source was left alone",
-                shown(trigger),
-                job.spec.destination.shown()
-            ),
-            "it goes on when the semaphore changes",
-        );
-        return Happened::Refused { trigger: trigger.to_owned(), why: Why::of(&error) };
-    }
     let (message, class) = match job.state {
         State::Done => {
             (format!("{}: {}", job.spec.destination.shown(), job.promise()), stage::ErrorClass::Failed)
         }
         _ => (format!("job {} was cancelled", job.id), stage::ErrorClass::Interrupted),
     };
-    let why = job.error.clone().filter(|_| job.state != State::Done);
-    let why = why.unwrap_or(Why { message, hint: None, class, errno: None, cause: Cause::Other });
-    Happened::Failed { trigger: trigger.to_owned(), job: job.id, why }
+    let why =
+        job.error.clone().unwrap_or(Why { message, hint: None, class, errno: None, cause: Cause::Other });
+    Happened::Failed { trigger: trigger.to_owned(), job: job.id, state: job.state, why }
 }

@@ -55,7 +55,7 @@ use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, Moment, comes_to, enforced};
 use crate::fingerprint::Fingerprint;
 use crate::fs_kind;
-use crate::job::{State, left_source_note};
+use crate::job::{State, Why};
 use crate::journal::{JobRow, Journal, PART_IN_DOUBT};
 use crate::manifest::Kind;
 use crate::mounts;
@@ -104,12 +104,21 @@ pub fn give_up(
     destination_of(&row.spec.destination, tiers)?.give_up(journal, row, stop, notes)
 }
 
+/// How a job came to its end.
+#[derive(Debug)]
+pub struct Ended {
+    /// What is worth knowing and no failure.
+    pub notes: Notes,
+    /// Why its source was left alone, though all else is done.
+    pub source_left: Option<Why>,
+}
+
 impl Run<'_> {
     /// Does what is left of the job.
     ///
     /// # Errors
     /// What keeps it from being done. The source is whole then, unless the job was committed.
-    pub fn run(&self) -> Result<Notes, StageError> {
+    pub fn run(&self) -> Result<Ended, StageError> {
         let row = self.row()?;
         let mut notes = Notes::new();
         let [on, at] = &row.mounts;
@@ -141,8 +150,8 @@ impl Run<'_> {
                 at.kind
             ));
         }
-        self.clear_up(&mut *source, &mut *destination, copy, &mut notes)?;
-        Ok(notes)
+        let source_left = self.clear_up(&mut *source, &mut *destination, copy, &mut notes)?;
+        Ok(Ended { notes, source_left })
     }
 
     /// Counts what the copy holds, as the journal has it: a committed job that goes on copies nothing.
@@ -399,14 +408,14 @@ impl Run<'_> {
         self.recorded(&mut |_| Ok(()))
     }
 
-    /// Step 6, and what else follows when all is durable.
+    /// Step 6, and what else follows when all is durable. Why the source was left alone, if it was.
     fn clear_up(
         &self,
         source: &mut dyn tier::Source,
         destination: &mut dyn tier::Destination,
         copy: Option<OwnedFd>,
         notes: &mut Notes,
-    ) -> Result<(), StageError> {
+    ) -> Result<Option<Why>, StageError> {
         let _copy = match copy {
             None => remove::hold(self)?,
             held => held,
@@ -414,8 +423,14 @@ impl Run<'_> {
         // If the copy was deleted in the meantime, removing the source would lose the data.
         let row = self.row()?;
         if !destination.is_as_committed(self, &row)? && enforced(Check::CommittedDestination) {
-            notes.push(left_source_note(&self.spec.destination));
-            return Ok(());
+            let left = StageError::refused(
+                format!(
+                    "{}: is not there any more as it was committed; the source was left alone",
+                    self.spec.destination.shown()
+                ),
+                "move what is at the source again, or remove it",
+            );
+            return Ok(Some(Why::of(&left)));
         }
         if self.spec.verb == Verb::Move {
             source.remove(self, &*destination, notes)?;
@@ -431,7 +446,7 @@ impl Run<'_> {
         }
         let outcome = retention::after_commit(self.spec, self.tiers, self.journal, self.stop)?;
         notes.extend(outcome.notes());
-        Ok(())
+        Ok(None)
     }
 }
 

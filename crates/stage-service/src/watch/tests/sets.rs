@@ -182,8 +182,8 @@ fn a_source_that_cannot_be_looked_at_is_not_gone() {
     std::os::unix::fs::symlink("circle", folder.path().join("circle")).unwrap();
     let watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
     let of = |path: &str| set::Source { path: path.into(), expected: Vec::new() };
-    assert!(watch.is_gone(&of("a")));
-    assert!(!watch.is_gone(&of("circle/a")));
+    assert!(watch.is_absent(&of("a")));
+    assert!(!watch.is_absent(&of("circle/a")));
 }
 
 /// Has a job end while it is asked for again, or, once, when all jobs were told; its source is taken away if so.
@@ -286,18 +286,26 @@ fn a_job_that_ends_while_its_set_is_handed_in_again_is_one_of_the_set() {
 fn a_digest_that_takes_long_is_broken_off() {
     let (folder, desk) = (two_files_and_their_list(), Still::default());
     let at = |name: &str| folder.path().join(name);
-    let bytes = vec![0; 9 << 20];
-    fs::write(at("a"), &bytes).unwrap();
-    let digest = stage::Algorithm::Xxh3.of(&bytes).text(stage::Algorithm::Xxh3);
-    renamed_into_place(&at("x.done"), &format!("a {} {digest}\nb\n", bytes.len()));
+    // Longer than anybody waits for.
+    let bytes = 1 << 40;
+    fs::File::create(at("a")).unwrap().set_len(bytes).unwrap();
+    let digest = stage::Algorithm::Xxh3.of(b"").text(stage::Algorithm::Xxh3);
+    renamed_into_place(&at("x.done"), &format!("a {bytes} {digest}\nb\n"));
     let stop = AtomicBool::new(false);
-    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!()).until(&stop);
-    stop.store(true, Ordering::Relaxed);
-    for _ in 0..20 {
-        assert_eq!(watch.step(SOON).unwrap(), []);
-    }
-    stop.store(false, Ordering::Relaxed);
-    assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    std::thread::scope(|scope| {
+        let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!()).until(&stop);
+        scope.spawn(|| {
+            std::thread::sleep(20 * SOON);
+            stop.store(true, Ordering::Relaxed);
+        });
+        while !stop.load(Ordering::Relaxed) {
+            assert_eq!(watch.step(SOON).unwrap(), []);
+        }
+        fs::write(at("a"), "a").unwrap();
+        renamed_into_place(&at("x.done"), "a 1\nb\n");
+        stop.store(false, Ordering::Relaxed);
+        assert!(matches!(next(&mut watch), Happened::Submitted { .. }));
+    });
 }
 
 /// Refuses the jobs of one source.
@@ -450,8 +458,9 @@ fn a_semaphore_that_stays_has_its_set_moved_once() {
     fs::write(folder.path().join("a"), "a").unwrap();
     fs::write(folder.path().join("a.done"), "").unwrap();
     let there = std::cell::Cell::new(false);
-    let check = |source: &Path, to: &Place| {
-        assert_eq!((source, to.path()), (folder.path().join("a").as_path(), Some(Path::new("/slow/a"))));
+    let check = |job: &JobSpec, _: &[JobStatus]| {
+        let places = (job.source.path(), job.destination.path());
+        assert_eq!(places, (Some(folder.path().join("a").as_path()), Some(Path::new("/slow/a"))));
         Ok(there.get())
     };
     let mut first = watch(folder.path(), &desk, true, &check);
