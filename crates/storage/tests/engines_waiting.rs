@@ -90,7 +90,7 @@ fn ring_with(file: &str) -> Option<OwnedFd> {
     (ring >= 0).then(|| unsafe { OwnedFd::from_raw_fd(ring) })
 }
 
-/// The kernel takes a ring apart when it comes to it: here, when its last descriptor goes.
+/// The kernel frees a ring some time after its last descriptor has gone; here there is another one.
 #[test]
 fn a_device_is_in_use_no_longer_than_its_engine() {
     let (device, mut writer) = PipeDevice::open();

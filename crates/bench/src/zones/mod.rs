@@ -25,7 +25,7 @@
 //! |---|---|---|
 //! | write, trim | a request in flight in a zone of its region, or a claim to one | the drive answers, or the run fails |
 //! | claim (a zone that is to be reset, where no read begins any more) | the reads that are in flight there | the same |
-//! | write | a place | who has one has room to write, or gives it up: at its end, or when its flow holds it back; who finishes or resets a zone to have one ends that |
+//! | write | a place | who has one has room to write, or gives it up: at its end, or when its flow holds it back; what finishes or resets a zone to have one takes it, or leaves it to others, at the end of that |
 //! | write | data that are kept to be verified | jobs that verify wait for none that are kept, so they end; who waits for them has no place |
 //! | read, trim | data | there is a job that writes in its zones, and which waits for no reader |
 //!

@@ -421,8 +421,8 @@ impl State {
             || if is_partly { self.may_take_place(walk, most) } else { self.may_open_empty(walk, most) }
     }
 
-    /// Whether somebody comes back with what a walk needs to open a zone: those before it in the line, those that have places, or
-    /// who is about to have one because it just finishes or resets what was left partly written.
+    /// Whether another walk is about to leave what this one needs to open a zone: one before it in the line, one that has
+    /// places, or one that finishes or resets a zone that was left partly written, or has claimed one for that.
     pub fn place_will_be_free(&self, walk: u64, most: usize) -> bool {
         let is_first = self.line.front().is_none_or(|first| *first == walk);
         let is_held = self.writers.iter().any(|(other, writer)| *other != walk && writer.opened > 0);

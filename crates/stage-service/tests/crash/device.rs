@@ -106,7 +106,7 @@ pub struct Drive {
     pub point: PathBuf,
     directory: tempfile::TempDir,
     /// Of its loop device.
-    number: Number,
+    number: KeptLoop,
     loop_device: Option<String>,
     nbdfuse: Option<Child>,
 }
@@ -159,27 +159,30 @@ fn ran(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A number of a loop device that nobody else has while this lives: none of those that are given to who asks for a free one,
-/// so that it can be attached again (a mover knows a mount by its device), and the lowest that is free, because the kernel
-/// keeps a device for each number that was ever attached, and every program that looks through /sys/block pays for it.
-pub struct Number {
+/// Of the loop devices from here on none is given to who asks for a free one (the lowest is), so that they can be attached again
+/// under the same number: a mover knows a mount by its device.
+const FIRST_KEPT: u32 = 64;
+
+/// A loop device that no other test has while this lives; the lowest that is free, because the kernel keeps a device for each
+/// number that was ever attached, and every program that looks through /sys/block pays for it.
+pub struct KeptLoop {
     number: u32,
     /// Bound to a name that goes with the process, however that ends.
     _claim: UnixListener,
 }
 
-impl Number {
-    pub fn free() -> Self {
+impl KeptLoop {
+    pub fn claim() -> Self {
         let claimed = |number: u32| {
             let name = SocketAddr::from_abstract_name(format!("flashwright-crash-loop-{number}")).ok()?;
             let this = Self { number, _claim: UnixListener::bind_addr(&name).ok()? };
             let is_free = !Path::new(&format!("/sys/block/loop{number}/loop/backing_file")).exists();
             is_free.then_some(this)
         };
-        (64..128).find_map(claimed).expect("a loop device that is not attached")
+        (FIRST_KEPT..FIRST_KEPT + 64).find_map(claimed).expect("a loop device that is not attached")
     }
 
-    /// Attaches a file as the loop device of this number.
+    /// Attaches a file to it.
     pub fn attach(&self, file: &Path) -> String {
         let device = format!("/dev/loop{}", self.number);
         for _ in 0..100 {
@@ -212,7 +215,7 @@ impl Drive {
             bytes,
             point,
             directory,
-            number: Number::free(),
+            number: KeptLoop::claim(),
             loop_device: None,
             nbdfuse: Some(nbdfuse),
         };

@@ -129,7 +129,7 @@ fn another_file_system_on_the_same_device_is_not_taken_for_the_one_that_was_moun
         println!("SKIP a loop device that is used twice: it takes root, loop devices and mkfs.xfs");
         return;
     };
-    let number = device::Number::free();
+    let number = device::KeptLoop::claim();
     let device = number.attach(&first);
     let unmounted = || device::unmounted(&point) && ran("losetup", &["--detach", &device]);
     let mounted = || ran("mount", &["-t", "xfs", &device, point.to_str().unwrap()]);

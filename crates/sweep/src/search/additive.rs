@@ -91,7 +91,7 @@ pub(super) fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
         row.extend((0..n).map(|j| f64::from(u8::from(i == j))));
     }
     for i in 0..n {
-        // Before these its row has zeros by now, and behind them still.
+        // Its row has zeros before these by now, and still has them behind.
         let used = i..=n + i;
         let pivot = a[i][i];
         a[i][used.clone()].iter_mut().for_each(|value| *value /= pivot);

@@ -1,5 +1,5 @@
-//! What is registered with the ring, and given back: files, buffers and the ring itself. Each is a help and none
-//! a condition; what could not be had is told by the engine's features.
+//! What is registered with the ring, and given back: files, buffers and the ring itself. Each is a help; a condition are
+//! descriptors by which devices are claimed, and those alone. What could not be had is told by the engine's features.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -36,7 +36,9 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
                 files.len() as u32,
             )
         };
-        if let (false, Err(source)) = (claims.is_empty(), &result) {
+        if let Err(source) = &result
+            && !claims.is_empty()
+        {
             let source = io::Error::new(source.kind(), format!("the claim cannot be held: {source}"));
             return Err(EngineError { engine: F::NAME, operation: "register files", source });
         }
@@ -140,8 +142,8 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
                 unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_BUFFERS, std::ptr::null(), 0) };
         }
         if drained && self.fixed_files {
-            // The kernel takes a ring apart when it comes to it, tens of milliseconds later on a busy machine. A drive that is
-            // closed before would still be in use: neither this process nor mkfs(8) could have it for itself.
+            // The kernel frees a closed ring later, on a busy machine by tens of milliseconds. Until then a drive would be in use:
+            // neither this process nor mkfs(8) could have it for itself.
             // SAFETY: UNREGISTER_FILES takes no argument. No request is under way that uses them.
             let _ = unsafe { self.kernel.io_uring_register(fd, abi::UNREGISTER_FILES, std::ptr::null(), 0) };
         }
