@@ -66,11 +66,10 @@ impl Desk for Mover {
 /// Those of [`Desk::submit`] and [`Desk::retry`].
 pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec, known: &[JobStatus]) -> Result<JobId, StageError> {
     let spec = spec.sealed();
-    let unfinished = known.iter().rev().find(|job| {
-        job.spec.source == spec.source
-            && job.spec.destination == spec.destination
-            && !matches!(job.state, State::Done | State::Cancelled)
-    });
+    let unfinished = known
+        .iter()
+        .rev()
+        .find(|job| job.spec.has_places_of(&spec) && !matches!(job.state, State::Done | State::Cancelled));
     let Some(failed) = unfinished.filter(|job| job.state == State::Failed) else {
         return desk.submit(spec);
     };

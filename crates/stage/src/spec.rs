@@ -396,12 +396,18 @@ impl JobSpec {
         Self { verb: *verb, source: source.clone(), destination: destination.clone(), options }
     }
 
+    /// Is it between the same places?
+    #[must_use]
+    pub fn has_places_of(&self, other: &Self) -> bool {
+        (&self.source, &self.destination) == (&other.source, &other.destination)
+    }
+
     /// Is it the same request but for how fast it is carried out, and for the state of the semaphore that asks for it? A semaphore
     /// that stays is not compared.
     #[must_use]
     pub fn is_same_request(&self, other: &Self) -> bool {
         // Most are between other places, and the rest takes longer to compare.
-        if (&self.source, &self.destination) != (&other.source, &other.destination) {
+        if !self.has_places_of(other) {
             return false;
         }
         let comparable = |spec: &Self| {

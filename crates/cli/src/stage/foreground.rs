@@ -97,9 +97,7 @@ impl Foreground {
         if !specs.is_empty() && self.exists() {
             let journal = Journal::open(&self.state)?;
             for row in journal.jobs()? {
-                let same = |spec: &&JobSpec| {
-                    spec.source == row.spec.source && spec.destination == row.spec.destination
-                };
+                let same = |spec: &&JobSpec| spec.has_places_of(&row.spec);
                 if let Some(spec) = specs.iter().find(same) {
                     journal.hurry(row.id, &spec.options)?;
                 }
@@ -163,10 +161,8 @@ impl Foreground {
             return Ok(None);
         }
         let rows = Journal::peek(&self.state)?;
-        let same =
-            |job: &JobStatus| job.spec.source == like.source && job.spec.destination == like.destination;
         let jobs = rows.into_iter().map(JobStatus::from);
-        Ok(jobs.rev().find(same).map(|job| (job, self.state.clone())))
+        Ok(jobs.rev().find(|job| job.spec.has_places_of(like)).map(|job| (job, self.state.clone())))
     }
 
     /// Removes the journal when nobody needs it any more: all is done, and each copy has its manifest with it.

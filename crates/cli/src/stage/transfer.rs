@@ -87,8 +87,7 @@ fn left_to_do(jobs: Vec<JobSpec>, mode: &ModeArgs, known: &Known<'_>) -> Result<
 
 /// The newest job between the same places.
 fn newest(jobs: Vec<JobStatus>, like: &JobSpec) -> Option<JobStatus> {
-    let same = |job: &JobStatus| job.spec.source == like.source && job.spec.destination == like.destination;
-    jobs.into_iter().rev().find(same)
+    jobs.into_iter().rev().find(|job| job.spec.has_places_of(like))
 }
 
 /// Hands jobs in at a server, and waits if that is asked for.

@@ -180,9 +180,7 @@ impl Left {
 
 /// Is what a semaphore that stays asks for at its destination? Its bytes are read, by the word of the journal in `state`.
 fn is_there(job: &JobSpec, known: &[JobStatus], state: &Path) -> Result<bool, StageError> {
-    let is_it =
-        |made: &&JobStatus| (&made.spec.source, &made.spec.destination) == (&job.source, &job.destination);
-    let made = known.iter().rev().find(is_it);
+    let made = known.iter().rev().find(|made| made.spec.has_places_of(job));
     // What another list vouched for.
     if made.is_some_and(|made| !made.spec.is_same_request(job)) {
         return Ok(false);

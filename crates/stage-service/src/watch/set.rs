@@ -402,16 +402,12 @@ mod tests {
                 let list: String = (0..SOURCES_MAX + more).map(|n| format!("{directory}{n}\n")).collect();
                 fs::write(folder.path().join("x.done"), list).unwrap();
                 let read = read(&root, "x.done", "*.done");
-                assert_eq!(read.is_err(), is_refused && is_more, "{read:?}");
+                let refused = (is_refused && is_more).then(|| {
+                    "x.done: asks for 5001 files that would each be a job, and 5000 are the most".to_owned()
+                });
+                assert_eq!(read.err().map(|error| error.to_string()), refused);
             }
         }
-        fs::write(
-            folder.path().join("x.done"),
-            (0..=SOURCES_MAX).map(|n| format!("{n}\n")).collect::<String>(),
-        )
-        .unwrap();
-        let error = read(&root, "x.done", "*.done").unwrap_err().to_string();
-        assert_eq!(error, "x.done: asks for 5001 files that would each be a job, and 5000 are the most");
     }
 
     #[test]
