@@ -54,6 +54,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod zone;
 
 pub use error::ZoneError;
 pub(crate) use table::{Announcement, ZoneTable};

@@ -8,7 +8,8 @@ use measure::Workload;
 use storage::device::{Device, Zone, ZoneCondition, ZoneKind, Zoned, all_zones, leaves};
 
 use super::ZoneError;
-use super::state::{Access, State};
+use super::state::State;
+use super::zone::Access;
 
 /// How long a thread sleeps at most before it looks whether its run is over.
 const LOOK: Duration = Duration::from_millis(20);

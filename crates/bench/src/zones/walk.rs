@@ -11,8 +11,9 @@ use storage::device::Device;
 use storage::engine::Op;
 
 use super::ZoneError;
-use super::state::{Access, Busy, State};
+use super::state::State;
 use super::table::ZoneTable;
+use super::zone::{Access, Busy};
 
 mod reads;
 mod writes;

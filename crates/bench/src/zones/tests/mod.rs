@@ -7,7 +7,7 @@ use measure::workload::{IoEngine, Rw, Verify, ZoneMode};
 use storage::device::{OpenOptions, Zone, ZoneCondition, discard_pieces, whole_zones};
 use storage::sysfs::Sysfs;
 
-use super::state::Busy;
+use super::zone::Busy;
 use super::*;
 use crate::lies::Known;
 use crate::observe::{Observer, Subject};

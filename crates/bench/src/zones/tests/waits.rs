@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::run::flow::Flow;
-use crate::zones::state::Set;
+use crate::zones::zone::Set;
 use measure::WarningCode;
 
 /// A job over some of the zones.

@@ -6,7 +6,8 @@ use storage::engine::Op;
 
 use super::{Change, Claim, Place, Step, Walk};
 use crate::zones::ZoneError;
-use crate::zones::state::{Access, Busy, Set, State, ZoneState};
+use crate::zones::state::State;
+use crate::zones::zone::{Access, Busy, Set, ZoneState};
 
 /// What is next for a write.
 #[derive(Debug, Clone, Copy)]
