@@ -340,3 +340,39 @@ fn a_manifest_that_is_gone_is_a_fault() {
     }
     server.kill();
 }
+
+/// A journal that is used for years, and a set that is looked at at each start of the watch.
+#[test]
+fn a_set_is_known_for_moved_after_more_jobs_than_a_server_tells_of() {
+    let folder = place();
+    for directory in ["fast", "slow"] {
+        fs::create_dir(folder.path().join(directory)).expect("makes");
+    }
+    for (name, text) in [("a", "1"), ("b", "2"), ("x.done", "a\nb\n")] {
+        fs::write(folder.path().join("fast").join(name), text).expect("writes");
+    }
+    let words =
+        ["watch", "fast", "--to", "slow", "--once", "--settle=10ms", "--trigger=*.done", "--keep-trigger"];
+    let server = Server::start(folder.path());
+    works(folder.path(), &words);
+    server.kill();
+    let script = "import sqlite3, sys; journal = sqlite3.connect(sys.argv[1]); journal.execute(\
+                  'WITH RECURSIVE more(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM more WHERE n < 10003) \
+                  INSERT INTO jobs (spec, state, level, created) \
+                  SELECT json_set(json_remove(spec, \"$.options.semaphore\"), \"$.source.path\", \"/fast/\" || n), \
+                  state, level, created FROM jobs, more WHERE id = 1'); journal.commit()";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).arg(folder.path().join("state/journal.db"));
+    assert!(python.status().expect("runs").success());
+    let _server = Server::start(folder.path());
+    let jobs = json(folder.path(), &["status", "--json"]);
+    let jobs = jobs["jobs"].as_array().expect("jobs");
+    assert!(
+        jobs.len() == 10_000 && jobs[0]["id"].as_u64() > Some(2),
+        "{} jobs from {}",
+        jobs.len(),
+        jobs[0]["id"]
+    );
+    let came = works(folder.path(), &words);
+    assert_eq!(came.out.lines().last(), Some("x.done: there already, and right"), "{came:?}");
+}

@@ -121,6 +121,14 @@ impl Client {
         ask!(self, &Request::Status { id }, Reply::Jobs(jobs) => jobs)
     }
 
+    /// The jobs that a semaphore has asked for, the newest last.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn asked_for_by(&mut self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
+        ask!(self, &Request::AskedForBy { semaphore: semaphore.into() }, Reply::Jobs(jobs) => jobs)
+    }
+
     /// Waits until a job has come this far, has ended, or the time is up (none: as long as it takes): the caller looks
     /// at the status to tell which. A server that dies meanwhile and comes back within a minute is asked again.
     ///

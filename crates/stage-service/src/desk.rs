@@ -1,5 +1,6 @@
 //! Where jobs are handed in: a mover in this process, or a server on a socket. Who hands them in need not know which.
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::mover::Mover;
@@ -17,6 +18,13 @@ pub trait Desk: Send + Sync {
     /// # Errors
     /// There is no such job.
     fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError>;
+
+    /// All jobs that have not ended and all that this semaphore has asked for, the newest last. The answer to [`Desk::status`]
+    /// may be without some of those that are done.
+    fn known_to(&self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
+        let _ = semaphore;
+        self.status(None)
+    }
 
     /// Waits until a job has come this far, has failed, or the time is up.
     ///
@@ -78,15 +86,15 @@ pub fn submit_or_retry(desk: &dyn Desk, spec: JobSpec, known: &[JobStatus]) -> R
     if failed.level.is_committed() || spec.check_source().is_err() {
         return desk.submit(spec);
     }
-    let (before, now) = (failed.spec.without_expected(), spec.without_expected());
-    let is_same_but_for_semaphore = before.options.semaphore.is_some()
-        && before.clone().of_any_semaphore() == now.clone().of_any_semaphore();
-    if before == now || is_same_but_for_semaphore && now.options.semaphore.is_none() {
+    let (mut before, now) = (failed.spec.without_expected(), spec.without_expected());
+    // Who asks without one leaves the job its own.
+    before.options.semaphore = before.options.semaphore.filter(|_| now.options.semaphore.is_some());
+    if before == now {
         return desk.retry(failed.id).map(|job| job.id);
     }
     // The job goes on where it is handed in for a semaphore that was written anew, and knows of that then. Of a job that was
     // asked for in another way, what was copied is given up first.
-    if !is_same_but_for_semaphore {
+    if before.options.semaphore.is_none() || before.of_any_semaphore() != now.of_any_semaphore() {
         desk.cancel(failed.id)?;
     }
     desk.submit(spec)

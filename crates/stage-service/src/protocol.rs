@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::doctor::Finding;
 use crate::pools::{PoolStatus, Reservation};
 use stage::job::{JobId, JobStatus, Why};
+use stage::names::PathText;
 use stage::spec::{Expected, JobSpec, Level};
 
 /// The protocol's name and version.
@@ -29,7 +30,9 @@ pub const LINE_BYTES: usize = 64 << 10;
 pub const EXPECTED_BYTES: usize = 32 << 20;
 
 /// Bytes of a request's line at most, of the requests that have neither a list nor a job.
-const SHORT_LINE_BYTES: usize = 8 << 10;
+///
+/// A path of PATH_MAX bytes takes two characters for each where it is not UTF-8.
+const SHORT_LINE_BYTES: usize = 16 << 10;
 
 /// Bytes of an answer's line at most.
 pub const ANSWER_BYTES: usize = 64 << 20;
@@ -63,6 +66,11 @@ pub enum Request {
         /// This one alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<JobId>,
+    },
+    /// Which jobs has this semaphore asked for, of any of its states? Answered by [`Reply::Jobs`]: no others take their place.
+    AskedForBy {
+        /// Where it lies.
+        semaphore: PathText,
     },
     /// Answer by [`Reply::Job`] when the job has come this far, has ended, or the time is up.
     Wait {
@@ -238,7 +246,7 @@ pub struct ServerFacts {
     /// The group of it.
     pub gid: u32,
     /// Where its journal is.
-    pub state: stage::names::PathText,
+    pub state: PathText,
     /// It keeps pools.
     #[serde(default)]
     pub pools: bool,
@@ -264,6 +272,10 @@ mod tests {
         );
         says(&Request::Status { id: None }, r#"{"op":"status"}"#);
         says(&Request::Status { id: Some(7) }, r#"{"op":"status","id":7}"#);
+        says(
+            &Request::AskedForBy { semaphore: Path::new("/fast/x.done").into() },
+            r#"{"op":"asked-for-by","semaphore":"/fast/x.done"}"#,
+        );
         says(
             &Request::Wait { id: 7, level: Level::Durable, timeout_ms: Some(500) },
             r#"{"op":"wait","id":7,"level":"durable","timeout_ms":500}"#,

@@ -4,6 +4,7 @@
 //! time, writes have a time, and a wait checks several times a second whether the client is still connected.
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -116,6 +117,7 @@ impl<'a> Session<'a> {
             Request::Expect { .. } => Ok(Reply::Expected { files: self.expected.len() }),
             Request::Submit { spec } => self.submit(*spec),
             Request::Status { id } => self.jobs(id).map(Reply::Jobs),
+            Request::AskedForBy { semaphore } => self.asked_for_by(&semaphore.0).map(Reply::Jobs),
             Request::Cancel { id } => self.cancel(id),
             Request::Retry { id } => self.house.desk.retry(id).map(|status| Reply::Job(Box::new(status))),
             Request::Doctor => self.house.examine().map(Reply::Findings),
@@ -234,6 +236,12 @@ impl<'a> Session<'a> {
     fn jobs(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
         let jobs = self.house.desk.status(id)?;
         Ok(if id.is_some() { jobs } else { shortened(jobs) })
+    }
+
+    fn asked_for_by(&self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
+        let mut jobs = self.house.desk.status(None)?;
+        jobs.retain(|job| job.spec.options.semaphore.as_ref().is_some_and(|it| *it.path.0 == *semaphore));
+        Ok(shortened(jobs))
     }
 
     /// Waits in slices, so that a client that has gone is noticed between them.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -16,11 +16,11 @@ use crate::error::ServiceError;
 use crate::house::{House, Limits};
 use crate::listen::{Access, Listening};
 use crate::mover::MoverConfig;
-use crate::protocol::{Answer, LINE_BYTES, Reply, ServerFacts};
+use crate::protocol::{Answer, JOBS, LINE_BYTES, Reply, ServerFacts};
 use crate::server::each_round;
 use crate::testing::{Still, spec};
 use stage::error::ErrorClass;
-use stage::job::State;
+use stage::job::{JobStatus, State};
 use stage::pace::Stop;
 use stage::spec::Level;
 
@@ -126,6 +126,32 @@ fn a_job_is_submitted_waited_for_cancelled_and_retried() {
     assert_eq!((error.class(), error.hint().as_deref()), (ErrorClass::Invalid, Some("stage status")));
     assert!(client.metrics().unwrap().contains("flashwright_stage_jobs{state=\"queued\"} 1\n"));
     client.doctor().unwrap();
+}
+
+/// What ended long ago is not told among all others, and nothing else tells of it.
+#[test]
+fn an_answer_has_so_many_jobs_and_a_semaphore_is_told_of_its_own() {
+    let running = Running::with(Limits::default());
+    let mut client = running.client();
+    let of_set = |name: &str| {
+        let identity = stage::semaphore::Identity::default();
+        let path = stage::names::PathText("/fast/x.done".into());
+        let semaphore = stage::semaphore::Semaphore { path, identity, watched: None, stays: true };
+        let mut spec = spec(name);
+        spec.options.semaphore = Some(semaphore);
+        spec
+    };
+    for (id, name) in [(1, "a"), (2, "b")] {
+        assert_eq!(client.submit(&of_set(name)).unwrap(), id);
+    }
+    running.desk.set(1, State::Done);
+    let last = JOBS as i64 + 2;
+    (3..=last).for_each(|id| running.desk.set(id, State::Done));
+    let ids = |jobs: Vec<JobStatus>| jobs.into_iter().map(|job| job.id).collect::<Vec<_>>();
+    let all = ids(client.status(None).unwrap());
+    assert_eq!((all.len(), all[..2].to_vec(), all.last()), (JOBS, vec![2, 4], Some(&last)));
+    assert_eq!(ids(client.asked_for_by(Path::new("/fast/x.done")).unwrap()), [1, 2]);
+    assert_eq!(ids(client.asked_for_by(Path::new("/fast/y.done")).unwrap()), [0; 0]);
 }
 
 #[test]

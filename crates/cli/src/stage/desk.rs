@@ -1,6 +1,6 @@
 //! Where jobs are handed in: at a server's socket.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,14 @@ impl Desk for Server {
 
     fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
         self.ask(|client| client.status(id))
+    }
+
+    fn known_to(&self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
+        let all = self.status(None)?;
+        let own = self.ask(|client| client.asked_for_by(semaphore))?;
+        // What was told later is the newer truth.
+        let known: BTreeMap<JobId, JobStatus> = all.into_iter().chain(own).map(|job| (job.id, job)).collect();
+        Ok(known.into_values().collect())
     }
 
     fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {

@@ -35,7 +35,7 @@ use stage::calls;
 use stage::error::{Cause, StageError};
 use stage::job::{JobId, JobStatus, State, Why};
 use stage::mounts;
-use stage::names::PathText;
+use stage::names::{PathText, joined};
 use stage::semaphore::{self, Identity, Removal, Semaphore};
 use stage::spec::{JobSpec, Level, Options, Place, Verb};
 
@@ -122,7 +122,9 @@ pub struct Watch<'a> {
 struct UnderWay {
     identity: Identity,
     jobs: Vec<JobId>,
-    /// Of each job, the end that was told: one that is retried has another.
+    /// Those that have moved their sources, as they ended.
+    moved: BTreeMap<JobId, JobStatus>,
+    /// Of each job that has not, the end that was told: one that is retried has another.
     reported: BTreeMap<JobId, (u32, State)>,
     /// Jobs that have not ended.
     open: usize,
@@ -220,7 +222,10 @@ impl<'a> Watch<'a> {
         let Some(set) = self.read(found)? else { return Ok(None) };
         let trigger = found.path.clone();
         let specs = self.specs(&set, found)?;
-        let known = self.desk.status(None)?;
+        let known = match self.stays(&set) {
+            true => self.desk.known_to(&self.finder.root().join(&found.path))?,
+            false => self.desk.status(None)?,
+        };
         let mut lacking = None;
         if self.orders.keep_trigger {
             let Some(first) = self.first_not_there(&specs, &known)? else {
@@ -267,8 +272,13 @@ impl<'a> Watch<'a> {
         }
         let jobs = self.hand_in(&set, specs, &earlier, &known)?;
         let open = jobs.len();
-        let under_way =
-            UnderWay { identity: found.identity, jobs: jobs.clone(), reported: BTreeMap::new(), open };
+        let under_way = UnderWay {
+            identity: found.identity,
+            jobs: jobs.clone(),
+            moved: BTreeMap::new(),
+            reported: BTreeMap::new(),
+            open,
+        };
         let sets = self.under_way.entry(trigger.clone()).or_default();
         // The same jobs: the server was away for a time, or the semaphore was replaced.
         sets.retain(|set| set.jobs != jobs);
@@ -317,10 +327,15 @@ impl<'a> Watch<'a> {
         Ok(has_moved && self.is_absent(source))
     }
 
-    /// Is a source not there? One that cannot be looked at may be there.
+    /// Is nothing of a source there? What cannot be looked at may be there. A directory of which a list names files may hold
+    /// others, which came since.
     fn is_absent(&self, source: &set::Source) -> bool {
-        let found = set::find(self.finder.root_fd().as_fd(), &source.path);
-        found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        let is_absent = |path: &Path| {
+            let found = set::find(self.finder.root_fd().as_fd(), path);
+            found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        };
+        let mut listed = source.expected.iter().map(|file| joined(&source.path, &file.path.0));
+        is_absent(&source.path) || !source.expected.is_empty() && listed.all(|path| is_absent(&path))
     }
 
     /// What a semaphore asks for; None if it is being written, or is not as it was found.
@@ -401,26 +416,40 @@ impl<'a> Watch<'a> {
         if self.under_way.is_empty() {
             return Ok(());
         }
-        let known: BTreeMap<JobId, JobStatus> =
-            self.desk.status(None)?.into_iter().map(|job| (job.id, job)).collect();
+        let desk = self.desk;
+        let mut known: BTreeMap<JobId, JobStatus> =
+            desk.status(None)?.into_iter().map(|job| (job.id, job)).collect();
         let mut ended = Vec::new();
         let sets = self
             .under_way
             .iter_mut()
             .flat_map(|(trigger, sets)| sets.iter_mut().map(move |set| (trigger, set)));
         for (trigger, set) in sets {
-            let jobs: Vec<&JobStatus> = set.jobs.iter().filter_map(|id| known.get(id)).collect();
-            set.open = jobs.iter().filter(|job| !job.state.is_final()).count();
-            for job in &jobs {
+            set.open = 0;
+            for id in &set.jobs {
+                if set.moved.contains_key(id) {
+                    continue;
+                }
+                if !known.contains_key(id) {
+                    // Many may have ended since, and all of them are not in one answer.
+                    match desk.status(Some(*id)) {
+                        Err(error) if is_gone(&error) => return Err(error),
+                        job => known.extend(job.into_iter().flatten().map(|job| (job.id, job))),
+                    }
+                }
+                let Some(job) = known.get(id) else { continue };
                 let end = (job.attempts, job.state);
-                if job.state.is_final() && !has_moved(job) && set.reported.insert(job.id, end) != Some(end) {
+                if has_moved(job) {
+                    set.moved.insert(*id, job.clone());
+                } else if !job.state.is_final() {
+                    set.open += 1;
+                } else if set.reported.insert(*id, end) != Some(end) {
                     self.failures += 1;
                     happened.push(failed(trigger, job));
                 }
             }
-            let moved = jobs.iter().filter(|job| has_moved(job));
-            if moved.count() == set.jobs.len() {
-                let jobs: Vec<JobStatus> = jobs.into_iter().cloned().collect();
+            if set.moved.len() == set.jobs.len() {
+                let jobs: Vec<JobStatus> = set.jobs.iter().filter_map(|id| set.moved.remove(id)).collect();
                 ended.push((trigger.clone(), set.identity, jobs));
             }
         }

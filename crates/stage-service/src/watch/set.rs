@@ -25,7 +25,7 @@ use stage::spec::Expected;
 /// Bytes that a list may have: a million files with their digests.
 const LIST_MAX: u64 = 256 << 20;
 
-/// Sources that a semaphore may have: each is a job, and two such sets are in one answer of the server, which has to tell of all.
+/// Sources that a semaphore may have: each is a job, and the server's answer on a semaphore has those of two such sets.
 const SOURCES_MAX: usize = crate::protocol::JOBS / 2;
 
 /// One source of a set, and what must be in it.

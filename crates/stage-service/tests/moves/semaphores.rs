@@ -182,6 +182,30 @@ fn a_committed_job_is_that_of_a_semaphore_which_replaces_its_own_only_if_that_st
     }
 }
 
+/// A semaphore knows its jobs by the journal when the watch begins anew.
+#[test]
+fn of_two_semaphores_that_ask_for_the_same_the_first_keeps_the_job() {
+    for (again, is_renewed) in [("y.done", false), ("x.done", true)] {
+        for state in [State::Running, State::Failed] {
+            let folder = TempDir::new().unwrap();
+            let journal = Journal::open(&folder.path().join("state")).unwrap();
+            let asked_for_by = |name: &str, ino| {
+                let (path, identity) = (PathText(name.into()), Identity { ino, ..Identity::default() });
+                let semaphore = Some(Semaphore { path, identity, watched: None, stays: true });
+                let [source, destination] = ["/fast/a", "/slow/a"].map(|path| Place::of_name(path).unwrap());
+                let options = Options { semaphore, ..Options::default() };
+                JobSpec { verb: Verb::Move, source, destination, options }
+            };
+            let (first, second) = (asked_for_by("x.done", 1), asked_for_by(again, 2));
+            let Ok(Accepted::New(id)) = journal.accept(&first, 0, None) else { panic!() };
+            journal.settle(id, state, 0, None, &[]).unwrap();
+            let came = journal.accept(&second, 0, None).unwrap();
+            assert!(matches!(came, Accepted::Same(same, _) if same == id), "{came:?}");
+            assert_eq!(journal.job(id).unwrap().unwrap().spec, if is_renewed { second } else { first });
+        }
+    }
+}
+
 #[test]
 fn a_move_whose_copy_goes_before_its_source_says_that_it_left_the_source() {
     let bench = Bench::new();

@@ -7,6 +7,7 @@
 //! One process at a time has a journal: the lock is flock(2) on a file beside it, which goes with the process.
 
 mod entries;
+mod forget;
 mod open;
 mod owned;
 mod rows;
@@ -62,8 +63,6 @@ impl From<JobId> for Entries {
 
 /// Entries that are read at a time.
 const PAGE: usize = 4096;
-/// Jobs that are remembered after they have ended.
-const KEPT: i64 = 10_000;
 
 /// What became of a request.
 #[derive(Debug)]
@@ -193,28 +192,12 @@ impl Journal {
         crate::lock::database_error(&self.path, what, source)
     }
 
-    /// Forgets what ended long ago, so that a journal does not grow with the years.
-    fn prune(&self) -> Result<(), StageError> {
-        self.step("old jobs are forgotten", |step| {
-            let oldest: Option<JobId> = step
-                .query_row("SELECT id FROM jobs ORDER BY id DESC LIMIT 1 OFFSET ?1", [KEPT], |row| row.get(0))
-                .optional()?;
-            let Some(oldest) = oldest else { return Ok(()) };
-            const ENDED: &str = "SELECT id FROM jobs WHERE id < ?1 AND state IN ('done', 'cancelled')";
-            for table in ["entries", "chunks", "begun", "notes"] {
-                step.execute(&format!("DELETE FROM {table} WHERE job IN ({ENDED})"), [oldest])?;
-            }
-            step.execute(&format!("DELETE FROM jobs WHERE id IN ({ENDED})"), [oldest])?;
-            Ok(())
-        })
-    }
-
     /// INTENT: a job is accepted. The same request is the job that is under way for it, if that one publishes the source
     /// as it is now; whether it does has to be `judged` where the job has vouched for a state of its source already.
     ///
     /// A semaphore that was written anew and asks for the same is that of the job from now on, which removes it in its
     /// end. It asks for a new job if the other one is committed, so that it may have removed its semaphore already, or may not
-    /// come to this one any more.
+    /// come to this one any more. Of two semaphores that stay and ask for the same the first keeps the job.
     pub fn accept(&self, spec: &JobSpec, now: u64, judged: Option<Judged>) -> Result<Accepted, StageError> {
         let document = text(spec);
         let mounts = [mounts::of_place(&spec.source, false), mounts::of_place(&spec.destination, true)];
@@ -240,8 +223,10 @@ impl Journal {
                 if !has_work_left || !row.spec.is_same_request(spec) || is_renewed && is_removing {
                     continue;
                 }
+                let both = old.as_ref().zip(new.as_ref());
+                let is_of_another = both.is_some_and(|(old, new)| old.path != new.path);
                 let same = || {
-                    if is_renewed {
+                    if is_renewed && !is_of_another {
                         let options = Options { semaphore: new.clone(), ..row.spec.options.clone() };
                         let renewed = JobSpec { options, ..row.spec.clone() };
                         step.execute(

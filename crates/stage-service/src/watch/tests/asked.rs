@@ -301,20 +301,115 @@ fn what_a_job_was_asked_for_by_this_state_of_the_semaphore_or_is_removing_is_not
     }
 }
 
-/// A command that asks for the same goes on with what the set's job has copied, and leaves it to the set.
+/// A command that asks for the same goes on with what a semaphore's job has copied, and leaves the job to it.
 #[test]
-fn a_failed_job_of_a_set_is_retried_without_its_semaphore_as_well() {
-    let scene = Scene::new();
-    let mut watch = scene.watch(false);
-    submitted(&mut watch, &[1, 2]);
-    scene.desk.set(1, State::Failed);
-    let of_set = scene.desk.specs().remove(0);
-    let options = Options { semaphore: None, ..of_set.options.clone() };
-    let alone = JobSpec { options, ..of_set.clone() };
-    let known = scene.desk.status(None).unwrap();
-    assert_eq!(crate::desk::submit_or_retry(&scene.desk, alone, &known).unwrap(), 1);
-    assert_eq!(scene.desk.status(Some(1)).unwrap()[0].state, State::Queued);
-    assert_eq!(scene.desk.specs()[0], of_set);
+fn a_failed_job_is_retried_without_its_semaphore_as_well() {
+    for is_set in [false, true] {
+        let scene = Scene::new();
+        if is_set {
+            // What `stage mv` does not have: a list, here of names alone.
+            submitted(&mut scene.watch(false), &[1, 2]);
+        } else {
+            fs::remove_file(scene.at("x.done")).unwrap();
+            fs::write(scene.at("a.done"), "").unwrap();
+            submitted(&mut scene.watch(false), &[1]);
+        }
+        scene.desk.set(1, State::Failed);
+        let asked = scene.desk.specs().remove(0);
+        let expected = asked.options.expected.clone();
+        assert_eq!(expected.is_empty(), !is_set);
+        let alone = JobSpec { options: Options { expected, ..Options::default() }, ..asked.clone() };
+        let known = scene.desk.status(None).unwrap();
+        assert_eq!(crate::desk::submit_or_retry(&scene.desk, alone, &known).unwrap(), 1);
+        assert_eq!(scene.desk.status(Some(1)).unwrap()[0].state, State::Queued);
+        assert_eq!(scene.desk.specs()[0], asked);
+    }
+}
+
+/// Who writes into a directory while it is moved has nothing to do with what the semaphore asked for.
+#[test]
+fn a_directory_is_gone_when_nothing_of_it_is_there_that_is_listed() {
+    for (kept, is_half) in [(false, false), (true, false), (false, true)] {
+        let scene = Scene::new();
+        for directory in ["d", "e"] {
+            fs::create_dir(scene.at(directory)).unwrap();
+            fs::write(scene.at(directory).join("x"), "x").unwrap();
+        }
+        renamed_into_place(&scene.at("x.done"), "d/x\ne/x\n");
+        let check: &Check<'_> = if kept { &|_, _| Ok(false) } else { &|_, _| unreachable!() };
+        let begun = || watch_to(scene.slow.path(), scene.fast.path(), &scene.desk, kept, check);
+        submitted(&mut begun(), &[1, 2]);
+        for (id, directory) in [(1, "d"), (2, "e")].into_iter().take(2 - usize::from(is_half)) {
+            scene.desk.set(id, State::Done);
+            fs::remove_file(scene.at(directory).join("x")).unwrap();
+            fs::write(scene.at(directory).join("other"), "").unwrap();
+        }
+        let told = next(&mut begun());
+        let is_as_it_should_be = match &told {
+            Happened::Durable { .. } => !kept && !is_half,
+            Happened::Submitted { jobs, .. } => is_half && *jobs == [1, 2],
+            Happened::Refused { why, .. } => kept && why.message.contains("was moved there"),
+            _ => false,
+        };
+        assert!(is_as_it_should_be, "{kept} {is_half}: {told:?}");
+    }
+}
+
+/// A server has so many jobs in one answer, and a set may take longer than they do.
+#[test]
+fn jobs_that_a_server_does_not_tell_of_any_more_are_asked_for() {
+    for is_new in [false, true] {
+        let scene = Scene::new();
+        let desk = Forgetting(&scene.desk, std::sync::Mutex::default());
+        let begun = || watch_to(scene.slow.path(), scene.fast.path(), &desk, false, &|_, _| unreachable!());
+        let mut watch = begun();
+        submitted(&mut watch, &[1, 2]);
+        scene.moved(&[(1, "a")]);
+        if is_new {
+            watch = begun();
+            submitted(&mut watch, &[1, 2]);
+        }
+        (0..3).for_each(|_| assert_eq!(watch.step(SOON).unwrap(), []));
+        scene.moved(&[(2, "b")]);
+        let Happened::Durable { jobs, .. } = next(&mut watch) else { panic!() };
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [1, 2]);
+    }
+}
+
+/// Tells of jobs that have ended only who asks for them, and each once, because there may be thousands.
+struct Forgetting<'a>(&'a Still, std::sync::Mutex<Vec<JobId>>);
+
+impl Desk for Forgetting<'_> {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        self.0.submit(spec)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        let mut jobs = self.0.status(id)?;
+        jobs.retain(|job| id.is_some() || !job.state.is_final());
+        if let Some(job) = jobs.first().filter(|job| job.state.is_final()) {
+            let mut told = self.1.lock().unwrap();
+            assert!(!told.contains(&job.id), "job {}", job.id);
+            told.push(job.id);
+        }
+        Ok(jobs)
+    }
+
+    fn known_to(&self, _: &Path) -> Result<Vec<JobStatus>, StageError> {
+        self.0.status(None)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.0.wait(id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.cancel(id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.retry(id)
+    }
 }
 
 /// Of one of the two jobs the semaphore was touched.
