@@ -516,6 +516,28 @@ fn a_move_whose_source_was_locked_counts_what_was_copied_when_it_goes_on() {
     }
 }
 
+/// The copy is not there, and what was to be moved is where it was.
+#[test]
+fn a_move_that_leaves_its_source_because_the_copy_was_taken_away_has_not_succeeded() {
+    for json in [false, true] {
+        let folder = place();
+        fs::write(folder.path().join("file"), "x").expect("writes");
+        let reader = fs::File::open(folder.path().join("file")).expect("opens");
+        reader.lock_shared().expect("locks");
+        let command = ["mv", "--foreground", "-T", "file", "slow"];
+        assert_eq!(run(folder.path(), &command).code, 3);
+        drop(reader);
+        fs::remove_file(folder.path().join("slow")).expect("removes");
+        let json: &[&str] = if json { &["--json"] } else { &[] };
+        let came = run(folder.path(), &[&command[..], json].concat());
+        assert_eq!((came.code, came.out.is_empty()), (3, json.is_empty()), "{came:?}");
+        assert!(came.err.contains("/slow: is not there any more as it was committed"), "{came:?}");
+        assert!(came.err.contains("hint: move what is at the source again"), "{came:?}");
+        works(folder.path(), &command);
+        assert_eq!(fs::read(folder.path().join("slow")).expect("reads"), b"x");
+    }
+}
+
 #[test]
 fn what_is_there_already_is_no_error_where_that_is_asked_for() {
     let folder = place();
@@ -665,6 +687,58 @@ fn copies_of_files_are_read_where_the_semaphore_stays_and_refused_if_they_are_go
         let came = run(folder.path(), &watch);
         let wrong = if copies { "y.done: vouches for b, which" } else { "y.done: vouches for a, which" };
         assert!(came.code == 1 && came.out.contains(wrong), "{came:?}");
+    }
+}
+
+#[test]
+fn what_comes_into_a_listed_directory_later_is_not_of_its_set() {
+    for options in [&["--copy"][..], &[], &["--copy", "--no-manifest"], &["--no-manifest"]] {
+        for (pattern, semaphore, list) in [("*.done", "d.done", "d/x\n"), ("d/DONE", "d/DONE", "x\n")] {
+            let folder = place();
+            let [fast, slow] = ["fast", "slow"].map(|name| folder.path().join(name));
+            [&slow, &fast, &fast.join("d")].into_iter().for_each(|it| fs::create_dir(it).expect("makes"));
+            for (name, text) in [("d/x", "x"), (semaphore, list)] {
+                fs::write(fast.join(name), text).expect("writes");
+            }
+            let watch = watch_once(pattern, &[&["--keep-trigger"], options].concat());
+            works(folder.path(), &watch);
+            fs::create_dir_all(fast.join("d")).expect("makes");
+            fs::write(fast.join("d/other"), "").expect("writes");
+            let came = works(folder.path(), &watch);
+            assert_eq!(came.out, format!("{semaphore}: there already, and right\n"), "{options:?}");
+            assert!(slow.join("d/x").exists() && !slow.join("d/other").exists());
+            // Another set in its place is not what was listed.
+            fs::remove_dir_all(slow.join("d")).expect("removes");
+            fs::create_dir(folder.path().join("another")).expect("makes");
+            fs::write(folder.path().join("another/y"), "y").expect("writes");
+            works(folder.path(), &["cp", "--foreground", "-T", "another", "slow/d"]);
+            let came = run(folder.path(), &watch);
+            assert!(came.code == 1 && came.out.starts_with("refused: "), "{options:?}: {came:?}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_no_journal_knows_is_there_if_its_manifest_is_as_listed() {
+    let folder = place();
+    let [fast, slow] = ["fast", "slow"].map(|name| folder.path().join(name));
+    [&slow, &fast, &fast.join("d")].into_iter().for_each(|it| fs::create_dir(it).expect("makes"));
+    fs::write(fast.join("d/x"), "x").expect("writes");
+    works(folder.path(), &["mv", "--foreground", "fast/d", "slow"]);
+    let digest = |text: &[u8]| stage::Algorithm::Xxh3.of(text).text(stage::Algorithm::Xxh3);
+    for (list, is_right) in [
+        ("d/x 5\n".to_owned(), false),
+        (format!("d/x 1 {}\n", digest(b"y")), false),
+        ("d/x 1\nd/y\n".to_owned(), false),
+        ("d/y\n".to_owned(), false),
+        (format!("d/x 1 {}\n", digest(b"x")), true),
+        ("d/x\n".to_owned(), true),
+    ] {
+        fs::write(fast.join("d.done"), &list).expect("writes");
+        let came = run(folder.path(), &watch_once("*.done", &["--keep-trigger"]));
+        let says =
+            if is_right { ": there already, and right" } else { ": vouches for d, which is not there" };
+        assert!(came.code == i32::from(!is_right) && came.out.contains(says), "{list}: {came:?}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! A manifest is read entry by entry, more than once if need be, and never held in memory, so that a set of a million
 //! files costs no more than one of ten.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow;
@@ -18,6 +19,7 @@ use crate::error::{StageError, shown};
 use crate::manifest::{Entry, Header, Kind, NAME, Reader};
 use crate::pace::Stop;
 use crate::parts::{PartRecord, SetRecord};
+use crate::spec::Expected;
 use crate::tree::{Directory, Visitor, Walk};
 use crate::verify;
 
@@ -173,6 +175,32 @@ impl Manifest {
         set_path: &Path,
         times: Times,
     ) -> Result<Option<String>, StageError> {
+        let (difference, listed) = self.compare(set, set_path, times)?;
+        // Beside the parts of a set there may be copies of parts that were never finished.
+        if difference.is_some() || self.header.set.is_some() {
+            return Ok(difference);
+        }
+        let names = count(set, set_path)?;
+        Ok((names != listed).then(|| format!("it holds {names} names where the manifest has {listed}")))
+    }
+
+    /// The same, where other names may be there as well.
+    pub fn lacks_of(
+        &self,
+        set: BorrowedFd<'_>,
+        set_path: &Path,
+        times: Times,
+    ) -> Result<Option<String>, StageError> {
+        Ok(self.compare(set, set_path, times)?.0)
+    }
+
+    /// The first difference, and how many names there are if there is none.
+    fn compare(
+        &self,
+        set: BorrowedFd<'_>,
+        set_path: &Path,
+        times: Times,
+    ) -> Result<(Option<String>, u64), StageError> {
         let mut parents = Parents { set, last: None };
         let mut listed = 0;
         let difference = self.each(|entry| {
@@ -207,15 +235,27 @@ impl Manifest {
             };
             Ok(how.map_or(ControlFlow::Continue(()), |how| ControlFlow::Break(format!("{shown} {how}"))))
         })?;
-        if difference.is_some() {
-            return Ok(difference);
-        }
-        // Beside the parts of a set there may be copies of parts that were never finished.
-        if self.header.set.is_some() {
-            return Ok(None);
-        }
-        let names = count(set, set_path)?;
-        Ok((names != listed).then(|| format!("it holds {names} names where the manifest has {listed}")))
+        Ok((difference, listed))
+    }
+
+    /// Is it that of a copy of exactly what a list names? Of what the list says of sizes and of digests that are made by
+    /// `algorithm` nothing may differ; a digest of several chunks is not that of a list.
+    pub fn is_of_list(&self, list: &[Expected], algorithm: Algorithm) -> Result<bool, StageError> {
+        let mut lacking: BTreeMap<&Path, &Expected> =
+            list.iter().map(|file| (file.path.0.as_path(), file)).collect();
+        let is_digested = self.header.algorithm == algorithm;
+        let stranger = self.each(|entry| {
+            let digest = entry.digest.filter(|_| is_digested && entry.chunks.is_empty());
+            let is_as_listed = match lacking.remove(entry.path.0.as_path()) {
+                None => entry.kind == Kind::Directory,
+                Some(file) => {
+                    file.size.is_none_or(|size| size == entry.size)
+                        && file.digest.zip(digest).is_none_or(|(listed, recorded)| listed == recorded)
+                }
+            };
+            Ok(if is_as_listed { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(stranger.is_none() && lacking.is_empty())
     }
 
     /// Reads every file, around the page cache where that can be, and compares digests.

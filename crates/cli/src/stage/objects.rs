@@ -1,14 +1,11 @@
 //! Sets in object stores: read back, and looked for.
 
-use std::os::fd::AsFd;
 use std::path::Path;
 
-use stage::Options;
-use stage::StageError;
 use stage::address::Address;
 use stage::names::PathText;
 use stage::pace::{Pace, Progress, Stop, Unlimited};
-use stage::set::Times;
+use stage::{JobSpec, Options, StageError};
 use stage_object::{Environment, Manifest, ObjectSet, ObjectTier};
 use stage_service::qos::{JobPace, Qos, QosConfig};
 
@@ -69,6 +66,7 @@ fn read(
 /// Is a source in a store already, whole and right? A source that is still there, and that no job is known to have stored as
 /// it is, is left to the job, which compares its bytes.
 pub fn is_there(
+    job: &JobSpec,
     source: &Path,
     url: &Address,
     is_source_copied: &dyn Fn() -> Result<bool, Failure>,
@@ -76,12 +74,13 @@ pub fn is_there(
 ) -> Result<bool, Failure> {
     let Some((above, name)) = url.split() else { return Ok(false) };
     let Some(manifest) = ObjectTier::open(above.as_str())?.manifest(name)? else { return Ok(false) };
-    if let Ok(directory) = stage::calls::open_directory(source)
-        && let Some(how) = manifest.differs_from(directory.as_fd(), source, Times::Compared)?
-    {
+    if !verify::is_as_listed(job, &manifest)? {
+        return Ok(false);
+    }
+    if let Some(how) = verify::changed_since(job, source, &manifest)? {
         return Err(verify::another(&url.to_string(), &how));
     }
-    if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
+    if verify::has_source(job, source) && !is_source_copied()? {
         return Ok(false);
     }
     let (name, found) = verify(url.as_str(), None, stop)?;

@@ -200,9 +200,6 @@ fn told(jobs: &[JobStatus], level: Level, carrier: Carrier) -> Result<(), Failur
         for note in &job.notes {
             output::tell(&format!("note: {note}\n"));
         }
-        if let Some(why) = &job.error {
-            output::tell(&format!("note: {}\n", why.message));
-        }
     }
     verdicts(jobs, level, carrier)
 }

@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use rustix::fs::{FileType, Mode, OFlags};
 use stage::journal::Journal;
 use stage::manifest::{self, Entry};
-use stage::names::PathText;
+use stage::names::{PathText, joined};
 use stage::pace::{Progress, Stop};
 use stage::set::{Manifest, Times};
 use stage::{Algorithm, JobSpec, JobStatus, Place, StageError, State, Verb};
@@ -443,73 +443,89 @@ fn fault_words(path: &Path, fault: &Fault) -> String {
 }
 
 /// Is what a job would make at its destination, whole and right, and is the source of a copy, if it is still there, the
-/// same? False for a move whose source is there: the job compares both, and removes the source. `known` finds the job that made it, for what has no manifest.
+/// same? False for a move whose source is there: the job compares both, and removes the source. `known`: the newest job between
+/// the same places, and the state directory of its journal, by whose word goes what has no manifest.
 pub fn is_there(
     job: &JobSpec,
     known: &dyn Fn() -> Result<Option<(JobStatus, PathBuf)>, Failure>,
 ) -> Result<bool, Failure> {
-    // Names, sizes and times do not tell whether the bytes are those that were copied. A move has its source to remove.
-    let is_source_copied = || match known()? {
-        Some((made, _)) if job.verb == Verb::Copy => Ok::<bool, Failure>(is_of_its_source(&made)?),
-        _ => Ok(false),
-    };
+    let done = || Ok::<_, Failure>(known()?.filter(|(made, _)| made.state == State::Done));
     #[cfg(feature = "s3")]
     if let (Some(source), Place::Object(url)) = (job.source.path(), &job.destination) {
-        return super::objects::is_there(source, url, &is_source_copied, &Stop::from(signals::stop_flag()?));
+        let is_copied = || is_source_copied(job, done()?.as_ref().map(|(made, _)| made));
+        let stop = Stop::from(signals::stop_flag()?);
+        return super::objects::is_there(job, source, url, &is_copied, &stop);
     }
     let (Some(source), Some(destination)) = (job.source.path(), job.destination.path()) else {
         return Ok(false);
     };
     let Ok(facts) = std::fs::symlink_metadata(destination) else { return Ok(false) };
-    let stop = Stop::from(signals::stop_flag()?);
-    let found = if facts.is_dir() {
-        if !destination.join(manifest::NAME).is_file() {
-            return without_manifest(source, destination, known()?, &stop);
+    let made = done()?;
+    let has_manifest = facts.is_dir() && destination.join(manifest::NAME).is_file();
+    let is_recorded =
+        |made: &JobStatus| !facts.is_dir() || made.spec.options.no_manifest && job.options.no_manifest;
+    let recorded = made.as_ref().filter(|(made, _)| !has_manifest && is_recorded(made));
+    if !has_manifest && recorded.is_none() {
+        return Ok(false);
+    }
+    if has_manifest && let Some(manifest) = Manifest::read(open(destination)?.as_fd(), destination)? {
+        if !is_as_listed(job, &manifest)? {
+            return Ok(false);
         }
-        if let Some(how) = changed_since(source, destination)? {
+        if let Some(how) = changed_since(job, source, &manifest)? {
             return Err(another(&shown(destination), &how));
         }
-        if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
-            // The job, asked for again, compares bytes.
-            return Ok(false);
-        }
-        // Another program may have put it there, and not have synced it.
-        stage::make_durable(destination, None, &stop)?;
-        by_manifest(destination, None, &stop)?
-    } else {
-        let Some((made, state)) = known()?.filter(|(made, _)| made.state == State::Done) else {
-            return Ok(false);
-        };
-        if std::fs::symlink_metadata(source).is_ok() && !is_source_copied()? {
-            // The job, asked for again, compares bytes.
-            return Ok(false);
-        }
-        stage::make_durable(destination, None, &stop)?;
-        by_journal(&state, &made, destination, None, &stop)?
+    }
+    if has_source(job, source) && !is_source_copied(job, made.as_ref().map(|(made, _)| made))? {
+        // The job, asked for again, compares bytes.
+        return Ok(false);
+    }
+    let stop = Stop::from(signals::stop_flag()?);
+    // Another program may have put it there, and not have synced it.
+    stage::make_durable(destination, None, &stop)?;
+    let found = match recorded {
+        Some((made, state)) => by_journal(state, made, destination, None, &stop)?,
+        None => by_manifest(destination, None, &stop)?,
     };
     verdict(destination, &found)
 }
 
-/// Is a directory without a manifest there, whole and right, by the word of the job that made it so? A source that is
-/// still there is left to the job, which compares its bytes.
-fn without_manifest(
-    source: &Path,
-    destination: &Path,
-    known: Option<(JobStatus, PathBuf)>,
-    stop: &Stop,
-) -> Result<bool, Failure> {
-    let Some((made, state)) = known else { return Ok(false) };
-    if made.state != State::Done || !made.spec.options.no_manifest || source.symlink_metadata().is_ok() {
-        return Ok(false);
-    }
-    stage::make_durable(destination, None, stop)?;
-    verdict(destination, &by_journal(&state, &made, destination, None, stop)?)
+/// Is the source of a copy still what a job that is done has copied? Names, sizes and times do not tell whether the bytes at
+/// the destination are those. A move has its source to remove.
+fn is_source_copied(job: &JobSpec, made: Option<&JobStatus>) -> Result<bool, Failure> {
+    let copied = made.filter(|_| job.verb == Verb::Copy).and_then(|made| made.source);
+    Ok(copied.is_some() && stage::runner::fingerprint_of(job, &super::tiers())? == copied)
 }
 
-/// Is the source of a job that is done still what the job copied?
-pub fn is_of_its_source(made: &JobStatus) -> Result<bool, StageError> {
-    let copied = made.source.filter(|_| made.state == State::Done);
-    Ok(copied.is_some() && stage::runner::fingerprint_of(&made.spec, &super::tiers())? == copied)
+/// Is something of what a job copies at its source? What cannot be looked at may be. Of a directory in which files are listed
+/// others are no affair of the job.
+pub fn has_source(job: &JobSpec, source: &Path) -> bool {
+    let may_be = |path: &Path| {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
+        !path.symlink_metadata().is_err_and(|error| matches!(error.kind(), NotADirectory | NotFound))
+    };
+    let listed = &job.options.expected;
+    may_be(source) && (listed.is_empty() || listed.iter().any(|file| may_be(&joined(source, &file.path.0))))
+}
+
+/// Is a copy that has this manifest one of exactly what is listed, if something is?
+pub fn is_as_listed(job: &JobSpec, manifest: &Manifest) -> Result<bool, StageError> {
+    let listed = &job.options.expected;
+    Ok(listed.is_empty() || manifest.is_of_list(listed, job.options.digest)?)
+}
+
+/// How a source differs from the copy that has this manifest; none: it does not, or it is gone.
+pub fn changed_since(
+    job: &JobSpec,
+    source: &Path,
+    manifest: &Manifest,
+) -> Result<Option<String>, StageError> {
+    let Ok(set) = stage::calls::open_directory(source) else { return Ok(None) };
+    match job.options.expected.is_empty() {
+        true => manifest.differs_from(set.as_fd(), source, Times::Compared),
+        false if has_source(job, source) => manifest.lacks_of(set.as_fd(), source, Times::Compared),
+        false => Ok(None),
+    }
 }
 
 /// True, or what is wrong with what is there.
@@ -519,14 +535,6 @@ pub fn verdict(destination: &Path, found: &Found) -> Result<bool, Failure> {
         Some(fault) => Err(Failure::failed(fault_words(destination, fault))
             .hint("what is there is not what was written; move it away and copy it again")),
     }
-}
-
-/// How a source differs from the copy that is there; none: it does not, or it is gone.
-fn changed_since(source: &Path, copy: &Path) -> Result<Option<String>, StageError> {
-    let Ok(set) = stage::calls::open_directory(source) else { return Ok(None) };
-    let root = open(copy)?;
-    let Some(manifest) = Manifest::read(root.as_fd(), copy)? else { return Ok(None) };
-    manifest.differs_from(set.as_fd(), source, Times::Compared)
 }
 
 /// The destination is not the source's copy.

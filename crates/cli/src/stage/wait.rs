@@ -141,6 +141,11 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
             }
             Err(failure.hint_if(why.hint.as_deref().map(|hint| remedy.spell(hint))))
         }
+        // Its copy was taken away.
+        (State::Done, Some(why)) => {
+            let failure = Failure::new(why.class, &why.message).hint_if(why.hint.as_deref());
+            Err(if carrier == Carrier::Server { failure.about(format!("job {}", job.id)) } else { failure })
+        }
         (State::Cancelled, _) => Err(Failure::failed(format!("job {}: was cancelled", job.id))),
         _ if job.level >= level => Ok(()),
         (State::Failed, None) => Err(Failure::failed(format!("job {}: failed", job.id))),

@@ -178,11 +178,16 @@ impl Left {
     }
 }
 
-/// Is what a semaphore that stays asks for at its destination? Its bytes are read, by the word of the journal in `state`.
+/// Is what a semaphore that stays asks for at its destination? Its bytes are read, by the word of its manifest or of the
+/// journal in `state`.
 fn is_there(job: &JobSpec, known: &[JobStatus], state: &Path) -> Result<bool, StageError> {
-    let made = known.iter().rev().find(|made| made.spec.has_places_of(job));
-    // What another list vouched for.
-    if made.is_some_and(|made| !made.spec.is_same_request(job)) {
+    let is_newest = |made: &&JobStatus| made.state != State::Cancelled && made.spec.has_places_of(job);
+    let made = known.iter().rev().find(is_newest);
+    // One that is under way or has failed, or what another list vouched for.
+    let has_made = |made: &JobStatus| {
+        made.state == State::Done && !made.has_left_its_source() && made.spec.is_same_request(job)
+    };
+    if made.is_some_and(|made| !has_made(made)) {
         return Ok(false);
     }
     verify::is_there(job, &|| Ok(made.map(|made| (made.clone(), state.to_owned()))))
