@@ -1,12 +1,14 @@
 //! `kill -9` at random moments, through a real process and a real file.
 //!
-//! The test starts itself again as a child that runs a sweep over a fake target, and kills it. What
+//! The test starts itself again as a child that runs a sweep over a fake target, and kills it: after it has told of so many
+//! runs that it has stored, and some time after that, so that a kill comes in the middle on any machine. What
 //! must hold afterwards: the file reads at once, no run is there twice, no run is there that was not
 //! planned, and the last resumption ends with exactly the plan.
 
 mod fake;
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -14,15 +16,15 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fake::{Fakes, identity};
-use sweep::plan::SplitMix64;
-use sweep::run::{Ended, Runner, begin};
+use sweep::plan::{SplitMix64, StepKind};
+use sweep::run::{Ended, Observer, RunFinished, Runner, begin};
 use sweep::space::Space;
 use sweep::status::Status;
 use sweep::store::{Store, StoreError};
 
 const DIRECTORY: &str = "FLASHWRIGHT_CHILD_KILL_DIRECTORY";
 
-/// 14 points × 40 passes of 4 ms: ten kills after at most 150 ms each leave some of it, on any disk.
+/// 14 points × 40 passes of 4 ms: more than ten kills after at most eight runs each, and a while, come to.
 fn space() -> Space {
     Space::parse(
         "killed.toml",
@@ -51,6 +53,19 @@ fn screened() -> Space {
     .unwrap()
 }
 
+const STORED: &str = "a run is stored";
+
+/// Tells of each run that is stored.
+struct Telling;
+
+impl Observer for Telling {
+    fn run_finished(&mut self, finished: &RunFinished<'_>) {
+        if matches!(finished.kind, StepKind::Run) {
+            println!("{STORED}");
+        }
+    }
+}
+
 fn sweep_in(directory: &Path) -> Ended {
     let space = match directory.file_name().and_then(|name| name.to_str()) {
         Some("blocks") => blocks(),
@@ -60,7 +75,7 @@ fn sweep_in(directory: &Path) -> Ended {
     let mut store = begin(&directory.join("results.db"), &space, &identity()).unwrap().store;
     let mut fakes = Fakes { delay: Duration::from_millis(4), ..Fakes::new() };
     let stop = AtomicBool::new(false);
-    Runner::new(&mut store, &identity(), &mut fakes, &mut sweep::run::Quiet, &stop).run().unwrap().ended
+    Runner::new(&mut store, &identity(), &mut fakes, &mut Telling, &stop).run().unwrap().ended
 }
 
 /// What the child process does; nothing in the test proper.
@@ -75,10 +90,24 @@ fn spawn(directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
         .env(DIRECTORY, directory)
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// Has a child sweep, and kills it a while after it has stored so many runs. False if it ended before.
+fn is_killed(directory: &Path, runs: u64, later: Duration) -> bool {
+    let mut child = spawn(directory);
+    // Kept until the child is dead, which could not print otherwise.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let told = lines.by_ref().map_while(Result::ok).filter(|line| line.ends_with(STORED));
+    let stored = told.take(runs as usize).count() as u64;
+    sleep(later);
+    child.kill().unwrap();
+    let has_ended = child.wait().unwrap().success();
+    assert!(has_ended || stored == runs, "the child failed");
+    !has_ended
 }
 
 /// Checks the file as a killed process left it, and returns how many runs it holds.
@@ -112,21 +141,15 @@ fn a_sweep_killed_at_ten_and_more_random_moments_ends_with_exactly_the_plan() {
     let mut random = SplitMix64::new(seed);
     let directory = tempfile::tempdir().unwrap();
     let mut before = 0;
-    let mut in_the_middle = 0;
-    let mut kills = 0;
-    while in_the_middle < 10 {
-        let mut child = spawn(directory.path());
-        sleep(Duration::from_micros(random.below(150_000)));
-        child.kill().unwrap();
-        assert!(!child.wait().unwrap().success(), "the sweep ended before it was killed");
+    // Every third comes at whatever the child does by then.
+    for kill in 0..15 {
+        let (new, later) = if kill % 3 == 0 { (0, 150_000) } else { (1 + random.below(8), 6_000) };
+        let is_killed = is_killed(directory.path(), new, Duration::from_micros(random.below(later)));
+        assert!(is_killed, "the sweep ended before it was killed");
         let runs = check(directory.path());
-        assert!(runs >= before, "committed runs were lost: {before} → {runs}");
-        in_the_middle += u32::from(runs > before);
+        assert!(runs >= before + new as usize, "committed runs were lost: {before} and {new} → {runs}");
         before = runs;
-        kills += 1;
-        assert!(kills < 200, "ten kills in the middle of a sweep did not come about");
     }
-    println!("killed {kills} times, {in_the_middle} of them after new runs; {before} runs stored");
     assert_eq!(sweep_in(directory.path()), Ended::Complete);
     assert_eq!(check(directory.path()), 14 * 40);
     let store = Store::open_read_only(directory.path()).unwrap();
@@ -147,15 +170,13 @@ fn blocks_that_a_kill_cut_short_are_not_judged_and_others_take_their_place() {
     let directory = folder.path().join("blocks");
     std::fs::create_dir(&directory).unwrap();
     let mut random = SplitMix64::new(5);
-    let (mut before, mut in_the_middle) = (0, 0);
-    while in_the_middle < 5 {
-        let mut child = spawn(&directory);
-        sleep(Duration::from_micros(30_000 + random.below(120_000)));
-        child.kill().unwrap();
-        assert!(!child.wait().unwrap().success(), "the sweep ended before it was killed");
+    let mut before = 0;
+    for _ in 0..5 {
+        let new = 1 + random.below(8);
+        let is_killed = is_killed(&directory, new, Duration::from_micros(random.below(6_000)));
+        assert!(is_killed, "the sweep ended before it was killed");
         let runs = check(&directory);
-        assert!(runs >= before, "committed runs were lost: {before} → {runs}");
-        in_the_middle += u32::from(runs > before);
+        assert!(runs >= before + new as usize, "committed runs were lost: {before} and {new} → {runs}");
         before = runs;
     }
     assert_eq!(sweep_in(&directory), Ended::Complete);
@@ -184,13 +205,8 @@ fn a_search_that_was_killed_goes_on_by_what_is_stored_and_by_nothing_else() {
     std::fs::create_dir(&directory).unwrap();
     let mut random = SplitMix64::new(6);
     let mut kills = 0;
-    while kills < 5 {
-        let mut child = spawn(&directory);
-        sleep(Duration::from_micros(20_000 + random.below(100_000)));
-        child.kill().unwrap();
-        if child.wait().unwrap().success() {
-            break;
-        }
+    while kills < 5 && is_killed(&directory, 1 + random.below(8), Duration::from_micros(random.below(6_000)))
+    {
         check(&directory);
         kills += 1;
     }
