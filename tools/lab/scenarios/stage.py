@@ -283,18 +283,19 @@ def status(lab, job):
     return answer.json["jobs"][0]
 
 
-def until(lab, job, reached):
-    """A job's status, once it has come so far."""
+def until(lab, job, reached, every_s=0):
+    """A job's status, once it has come so far. Each question takes a second of the emulated machine's CPU time."""
     due = time.monotonic() + STALLED_S
     while time.monotonic() < due:
         found = status(lab, job)
         if reached(found) or found["state"] == "failed":
             return found
+        time.sleep(every_s)
     raise Dead(f"job {job} stood still for {STALLED_S} s: {told(found)}")
 
 
 def ends(lab, job):
-    return until(lab, job, lambda found: found["state"] in ("done", "failed", "cancelled"))
+    return until(lab, job, lambda found: found["state"] in ("done", "failed", "cancelled"), every_s=2)
 
 
 def told(job, at_stake=None):
