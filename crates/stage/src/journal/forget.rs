@@ -16,11 +16,11 @@ impl Journal {
     pub(super) fn prune(&self) -> Result<(), StageError> {
         const STAYS: &str = "coalesce(json_extract(spec, '$.options.semaphore.stays'), 0)";
         self.step("old jobs are forgotten", |step| {
-            for stays in [false, true] {
+            // A journal that has no more than so many has no more of a kind either.
+            for (stays, counted) in [(false, "true"), (true, STAYS)] {
                 let newest =
-                    format!("SELECT id FROM jobs WHERE {STAYS} >= ?2 ORDER BY id DESC LIMIT 1 OFFSET ?1");
-                let oldest: Option<JobId> =
-                    step.query_row(&newest, (KEPT, stays), |row| row.get(0)).optional()?;
+                    format!("SELECT id FROM jobs WHERE {counted} ORDER BY id DESC LIMIT 1 OFFSET ?1");
+                let oldest: Option<JobId> = step.query_row(&newest, [KEPT], |row| row.get(0)).optional()?;
                 let Some(oldest) = oldest else { return Ok(()) };
                 let ended = format!(
                     "SELECT id FROM jobs WHERE id < ?1 AND state IN ('done', 'cancelled') AND {STAYS} = ?2"
