@@ -31,6 +31,90 @@ fn a_single_file_is_verified_by_the_journal_of_its_job() {
     assert!(came.code == 1 && came.err.contains("/b: is not there, where a copy of "), "{came:?}");
 }
 
+/// Between a removal that failed and its retry the copy may become anything.
+#[test]
+fn a_move_that_goes_on_reads_its_copy_before_the_source_goes() {
+    type Happens = fn(&Path) -> std::io::Result<()>;
+    let rot: Happens = |copy| fs::write(copy.join("deep/small"), bytes(9, 5000));
+    let lose: Happens = |copy| fs::remove_file(copy.join("deep/small"));
+    let cases: [(&str, bool, Happens); 5] = [
+        ("file", false, |copy| fs::write(copy, "")),
+        ("set", false, rot),
+        ("set", false, lose),
+        ("set", true, rot),
+        ("set", true, lose),
+    ];
+    for (name, is_in_store, happens) in cases {
+        let folder = place();
+        let at = |name: &str| folder.path().join(name);
+        checkpoint(folder.path(), "set");
+        fs::write(at("file"), "x").expect("writes");
+        let reader = fs::File::open(at(name)).expect("opens");
+        reader.lock_shared().expect("locks");
+        let copy = if is_in_store { format!("file://{}", at("copy").display()) } else { "copy".to_owned() };
+        let command = ["mv", "--foreground", "-T", name, &copy];
+        assert_eq!(run(folder.path(), &command).code, 3);
+        drop(reader);
+        happens(&at("copy")).expect("the copy is there");
+        let came = run(folder.path(), &command);
+        let words = "is not what was committed any more; the source was left alone";
+        assert!(came.code == 3 && came.out.is_empty() && came.err.contains(words), "{name} {copy}: {came:?}");
+        assert!(came.err.contains("hint: remove what is there, then move"), "{came:?}");
+        is_the_checkpoint(&at("set"));
+        assert_eq!(fs::read(at("file")).expect("reads"), b"x");
+    }
+}
+
+/// A set that is fetched has digests of its own, whatever the job asks for.
+#[test]
+fn a_fetched_set_is_read_again_by_the_digests_that_it_came_with() {
+    let folder = place();
+    let at = |name: &str| folder.path().join(name);
+    checkpoint(folder.path(), "set");
+    let store = format!("file://{}", at("store").display());
+    works(folder.path(), &["mv", "--foreground", "--digest=xxh3", "-T", "set", &store]);
+    // By the word of the journal.
+    let fetch = ["--foreground", "--state=state", "--digest=blake3", "-T", &store];
+    works(folder.path(), &[&["cp", "--no-manifest"], &fetch[..], &["copy"]].concat());
+    let came = works(folder.path(), &["verify", "--state=state", "copy"]);
+    assert!(came.out.contains("all as they were written"), "{came:?}");
+    // By a move that goes on, because it could not remove its source.
+    let is_immutable = |sign: &str| {
+        let manifest = at("store/.flashwright-manifest");
+        Command::new("chattr")
+            .arg(format!("{sign}i"))
+            .arg(manifest)
+            .output()
+            .is_ok_and(|it| it.status.success())
+    };
+    if !is_immutable("+") {
+        println!(
+            "SKIP a move that could not remove its source: chattr +i takes root, and a file system that has it"
+        );
+        return;
+    }
+    let fetch = [&["mv"], &fetch[..], &["back"]].concat();
+    let refused = run(folder.path(), &fetch);
+    assert!(is_immutable("-"));
+    assert!(refused.code == 1 && refused.err.contains("is durable and verified, but: "), "{refused:?}");
+    works(folder.path(), &fetch);
+    is_the_checkpoint(&at("back"));
+}
+
+#[test]
+fn a_link_is_no_manifest() {
+    let folder = place();
+    let at = |name: &str| folder.path().join(name);
+    checkpoint(folder.path(), "set");
+    works(folder.path(), &["mv", "--foreground", "-T", "set", "copy"]);
+    let again = ["mv", "--foreground", "--idempotent", "-T", "set", "copy"];
+    assert!(works(folder.path(), &again).out.contains("there already"));
+    let manifest = at("copy/.flashwright-manifest");
+    fs::rename(&manifest, at("aside")).expect("renames");
+    std::os::unix::fs::symlink(at("aside"), &manifest).expect("links");
+    assert_ne!(run(folder.path(), &again).code, 0);
+}
+
 #[test]
 fn a_directory_without_its_manifest_is_not_called_right_unread() {
     for (no_manifest, manifest_removed) in [(true, false), (false, true)] {

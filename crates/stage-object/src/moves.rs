@@ -13,8 +13,8 @@ use stage::digest::Digest;
 use stage::error::StageError;
 use stage::fault::{Barrier, Check, Moment, comes_to, enforced};
 use stage::fingerprint::Fingerprint;
-use stage::journal::{JobRow, Journal, PART_IN_DOUBT};
-use stage::manifest;
+use stage::journal::{Digests, JobRow, Journal, PART_IN_DOUBT};
+use stage::manifest::{self, Header};
 use stage::metadata::{self, Adopted};
 use stage::owned::FileId;
 use stage::pace::{Progress, Stop, Unlimited};
@@ -259,8 +259,15 @@ impl SetThatIs {
         self.manifest.as_ref().expect("it is opened first")
     }
 
+    /// What is recorded has the set's own digests.
+    fn note_digests(&self, run: &Run<'_>) -> Result<(), StageError> {
+        let Header { algorithm, chunk_bytes, .. } = self.manifest().header;
+        run.journal.take_over_digests(run.id, Digests { algorithm, chunk_bytes })
+    }
+
     /// Records what the set consists of, which a copy that was adopted consists of as well.
     fn record(&self, run: &Run<'_>) -> Result<(), StageError> {
+        self.note_digests(run)?;
         for some in self.manifest().entries.chunks(STEP) {
             run.journal.record(run.entries(), &some.iter().map(recorded_without_copy).collect::<Vec<_>>())?;
         }
@@ -302,6 +309,7 @@ impl tier::Source for SetThatIs {
         _: &mut Notes,
     ) -> Result<Fingerprint, StageError> {
         let (found, options) = (self.manifest(), &run.spec.options);
+        self.note_digests(run)?;
         self.set.fetch(found, run, part)?;
         if !found.is_file() && !options.no_manifest {
             keep_manifest(part.file, &part.at.path.join(part.at.name), found, options.preserve.times)?;
@@ -375,11 +383,16 @@ impl tier::Source for SetThatIs {
         Ok(())
     }
 
-    fn remove(&mut self, run: &Run<'_>, _: &dyn Destination, _: &mut Notes) -> Result<(), StageError> {
+    fn remove(
+        &mut self,
+        run: &Run<'_>,
+        _: &dyn Destination,
+        _: &mut Notes,
+    ) -> Result<Option<StageError>, StageError> {
         // Another set may have the name by now: only the one that was fetched goes.
         let noted = run.journal.note(run.id, SOURCE_IDENTITY)?;
         match noted.and_then(|noted| Digest::from_slice(&noted)) {
-            Some(digest) => self.set.delete_only(digest, run.stop).map(drop),
+            Some(digest) => self.set.delete_only(digest, run.stop).map(|_| None),
             None => Err(StageError::Refused {
                 what: format!(
                     "{}: which set was fetched from there is not in the journal; it stays",

@@ -334,16 +334,11 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             findings.push(finding(cause.word(), true, what, why, remedy));
         }
         (State::Done, Some(error)) => findings.push(finding(
-            "source-left",
-            false,
-            format!(
-                "{} is {}, but its source could not be removed: {}",
-                name(),
-                job.promise(),
-                error.message
-            ),
-            "a source goes only while it is the very file that was copied, and the user may remove it",
-            "look at the source, and remove it by hand if it is not needed",
+            "copy-lost",
+            true,
+            format!("{}: {}", name(), error.message),
+            "the copy was taken away or changed after it was committed, and the source may be the only one that is whole",
+            error.hint.as_deref().unwrap_or("keep the source; compare it with what is at the destination"),
         )),
         (State::Queued | State::Running | State::Committed, _) if scene.of_command => {
             let destination = job.spec.destination.shown();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::ProgressBar;
 use rustix::fs::{FileType, Mode, OFlags};
-use stage::journal::Journal;
+use stage::journal::{Digests, Journal};
 use stage::manifest::{self, Entry};
 use stage::names::{PathText, joined};
 use stage::pace::{Progress, Stop};
@@ -229,8 +229,8 @@ fn by_journal(
         }
         Ok(entry)
     };
-    let algorithm = job.spec.options.digest;
-    let mut found = read(&root, at, algorithm, stage::digest::CHUNK_BYTES, bwlimit, stop, &mut next)?;
+    let Digests { algorithm, chunk_bytes } = Journal::peek_digests(state, job.id, &job.spec)?;
+    let mut found = read(&root, at, algorithm, chunk_bytes, bwlimit, stop, &mut next)?;
     if recorded == 0 {
         return Err(StageError::invalid(
             format!("{}: nothing was compared: the journal has no digests of it", shown(path)),
@@ -461,7 +461,9 @@ pub fn is_there(
     };
     let Ok(facts) = std::fs::symlink_metadata(destination) else { return Ok(false) };
     let made = done()?;
-    let has_manifest = facts.is_dir() && destination.join(manifest::NAME).is_file();
+    // A link is no manifest: what it leads to is not in the set.
+    let is_file = |path: &Path| path.symlink_metadata().is_ok_and(|facts| facts.is_file());
+    let has_manifest = facts.is_dir() && is_file(&destination.join(manifest::NAME));
     let is_recorded =
         |made: &JobStatus| !facts.is_dir() || made.spec.options.no_manifest && job.options.no_manifest;
     let recorded = made.as_ref().filter(|(made, _)| !has_manifest && is_recorded(made));
@@ -491,8 +493,12 @@ pub fn is_there(
 }
 
 /// Is the source of a copy still what a job that is done has copied? Names, sizes and times do not tell whether the bytes at
-/// the destination are those. A move has its source to remove.
+/// the destination are those. A move has its source to remove. Of a source in memory they tell nothing: stores through a shared
+/// mapping move no time.
 fn is_source_copied(job: &JobSpec, made: Option<&JobStatus>) -> Result<bool, Failure> {
+    if stage::mounts::of_place(&job.source, false).is_none_or(|mount| mount.is_in_memory()) {
+        return Ok(false);
+    }
     let copied = made.filter(|_| job.verb == Verb::Copy).and_then(|made| made.source);
     Ok(copied.is_some() && stage::runner::fingerprint_of(job, &super::tiers())? == copied)
 }

@@ -106,6 +106,24 @@ fn a_job_of_a_command_has_no_number_and_goes_on_with_the_command() {
     assert!(of_command(vec![durable], None)[0].what.contains("is durable and verified, but"));
 }
 
+/// Its source may be the only copy.
+#[test]
+fn of_a_copy_that_was_lost_it_is_not_said_that_it_is_durable() {
+    let lost = StageError::refused("/slow/7: is not there any more", "move it again");
+    let lost = JobStatus { state: State::Done, level: stage::Level::Durable, ..failed(&lost) };
+    let scene = Scene { now: 100, jobs: vec![lost], ..Scene::default() };
+    let finding = diagnose(&scene).pop().unwrap();
+    assert_eq!(
+        (finding.code.as_str(), finding.stuck, finding.remedy.as_str()),
+        ("copy-lost", true, "move it again")
+    );
+    assert!(
+        finding.what.ends_with("/slow/7: is not there any more") && !finding.what.contains("durable"),
+        "{}",
+        finding.what
+    );
+}
+
 #[test]
 fn a_healthy_scene_has_no_findings() {
     let jobs = vec![job(1, State::Done), job(2, State::Running), job(3, State::Cancelled)];

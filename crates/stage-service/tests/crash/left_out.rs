@@ -179,6 +179,11 @@ fn of_check(check: Check) -> Case {
         Check::CommittedDestination => {
             ("the copy goes before the source", copy_gone, "removed without its copy")
         }
+        Check::CommittedBytes => (
+            "a bit of the copy changes before the mover goes on to remove the source",
+            copy_rotten,
+            "removed without its copy",
+        ),
         Check::SourceBeforeRemoval => (
             "a file changes after it was published",
             changed_after_rename,

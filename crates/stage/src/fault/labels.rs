@@ -352,6 +352,9 @@ labels! {
         CommittedDestination = "committed-destination",
             "inode of the destination and the journal's, before the source is removed",
             "the source is removed although its copy is gone";
+        CommittedBytes = "committed-bytes",
+            "digests of a committed copy and the journal's, before a run that goes on removes the source",
+            "the source is removed although its copy was changed since another run made it";
         SourceBeforeRemoval = "source-before-removal",
             "identity of a source file, before it is removed",
             "what was written to the source after its copy is lost";

@@ -23,8 +23,8 @@
 //! | part identified | is that one | is that one | a file was linked to its name: likewise, and the part's name goes |
 //! | part identified | is that one | an empty directory of mode 1700 | the name was claimed: go on at 3 |
 //! | part identified | another, or – | – | it was taken away: what has its name stays, and it is said; begin at 2 |
-//! | COMMITTED | – | is that one | step 6 |
-//! | COMMITTED | – | anything else | the source is kept, and it is said |
+//! | COMMITTED | – | is that one | of a move, read all of it back; step 6 |
+//! | COMMITTED | – | anything else, or of other bytes | the source is kept, and it is said |
 //!
 //! A destination that is there already is compared with the source, and adopted if it is the same (`adopt`). Until then
 //! the part of an earlier attempt stays with its entries: if the destination is refused, and goes, step 3 goes on with it.
@@ -135,7 +135,8 @@ impl Run<'_> {
         };
         let mut destination = destination_of(&self.spec.destination, self.tiers)?;
         let mut copy = None;
-        if row.state != State::Committed {
+        let goes_on = row.state == State::Committed;
+        if !goes_on {
             mounts::check_semaphore(self.spec, at.as_ref())?;
             copy = self.bring(&row, &mut *source, &mut *destination, &mut notes)?;
             destination.settle(self)?;
@@ -150,7 +151,7 @@ impl Run<'_> {
                 at.kind
             ));
         }
-        let source_left = self.clear_up(&mut *source, &mut *destination, copy, &mut notes)?;
+        let source_left = self.clear_up(&mut *source, &mut *destination, copy, goes_on, &mut notes)?;
         Ok(Ended { notes, source_left })
     }
 
@@ -408,32 +409,30 @@ impl Run<'_> {
         self.recorded(&mut |_| Ok(()))
     }
 
-    /// Step 6, and what else follows when all is durable. Why the source was left alone, if it was.
+    /// Step 6, and what else follows when all is durable. Why the source was left alone, if it was. A run `goes_on` with what
+    /// another has committed.
     fn clear_up(
         &self,
         source: &mut dyn tier::Source,
         destination: &mut dyn tier::Destination,
         copy: Option<OwnedFd>,
+        goes_on: bool,
         notes: &mut Notes,
     ) -> Result<Option<Why>, StageError> {
         let _copy = match copy {
             None => remove::hold(self)?,
             held => held,
         };
-        // If the copy was deleted in the meantime, removing the source would lose the data.
         let row = self.row()?;
-        if !destination.is_as_committed(self, &row)? && enforced(Check::CommittedDestination) {
-            let left = StageError::refused(
-                format!(
-                    "{}: is not there any more as it was committed; the source was left alone",
-                    self.spec.destination.shown()
-                ),
-                "move what is at the source again, or remove it",
-            );
-            return Ok(Some(Why::of(&left)));
+        if enforced(Check::CommittedDestination)
+            && let Some(lost) = self.lost(destination, &row, goes_on)?
+        {
+            return Ok(Some(Why::of(&lost)));
         }
-        if self.spec.verb == Verb::Move {
-            source.remove(self, &*destination, notes)?;
+        if self.spec.verb == Verb::Move
+            && let Some(lost) = source.remove(self, &*destination, notes)?
+        {
+            return Ok(Some(Why::of(&lost)));
         }
         // The journal's: while the job was at work, the semaphore may have been written anew.
         // One of an earlier version of this program may have asked for a copy in memory, which is not durable.
@@ -447,6 +446,45 @@ impl Run<'_> {
         let outcome = retention::after_commit(self.spec, self.tiers, self.journal, self.stop)?;
         notes.extend(outcome.notes());
         Ok(None)
+    }
+
+    /// Why removing the source would lose data, if it would: the copy is gone, or is not what it was. A run that goes on
+    /// may come long after the copy was read, and reads it again.
+    fn lost(
+        &self,
+        destination: &mut dyn tier::Destination,
+        row: &JobRow,
+        goes_on: bool,
+    ) -> Result<Option<StageError>, StageError> {
+        let shown = self.spec.destination.shown();
+        if !destination.is_as_committed(self, row)? {
+            let what =
+                format!("{shown}: is not there any more as it was committed; the source was left alone");
+            return Ok(Some(StageError::refused(what, "move what is at the source again, or remove it")));
+        }
+        if !goes_on || self.spec.verb != Verb::Move || !enforced(Check::CommittedBytes) {
+            return Ok(None);
+        }
+        for count in [&self.progress.files_done, &self.progress.bytes_verified] {
+            count.store(0, std::sync::atomic::Ordering::Relaxed);
+        }
+        match destination.read_back(self, row) {
+            Ok(()) => self.count_committed().map(|()| None),
+            Err(error) if is_not_what_was_copied(&error) => Ok(Some(StageError::refused(
+                format!("{shown}: is not what was committed any more; the source was left alone: {error}"),
+                "remove what is there, then move what is at the source again",
+            ))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Of a copy that was read: does it lack something, or have other bytes?
+fn is_not_what_was_copied(error: &StageError) -> bool {
+    match error {
+        StageError::Corrupt { .. } => true,
+        StageError::Io { source, .. } => calls::is_not_there(source),
+        _ => false,
     }
 }
 

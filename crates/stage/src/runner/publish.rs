@@ -15,7 +15,7 @@ use crate::digest::{Algorithm, CHUNK_BYTES, Digest, Hasher};
 use crate::error::{RETRY, StageError};
 use crate::fault::{Barrier, Check, enforced};
 use crate::fingerprint::Fingerprint;
-use crate::journal::{Done, JobRow, PART_IN_DOUBT};
+use crate::journal::{Digests, Done, JobRow, PART_IN_DOUBT};
 use crate::manifest::{self, Kind};
 use crate::metadata;
 use crate::names::joined;
@@ -426,7 +426,7 @@ impl Run<'_> {
             .map_err(|error| StageError::io("look at", &shown, error))?;
         let single =
             rustix::fs::FileType::from_raw_mode(kind.stx_mode.into()) != rustix::fs::FileType::Directory;
-        let algorithm = self.spec.options.digest;
+        let Digests { algorithm, chunk_bytes } = self.journal.digests(self.id, self.spec)?;
         if single {
             let Some(done) = self.journal.entry(self.entries(), Path::new(""))? else {
                 return Err(StageError::refused(
@@ -439,7 +439,7 @@ impl Run<'_> {
             };
             let mut entry = done.entry;
             entry.path = crate::names::PathText(PathBuf::from(&destination.name));
-            return Reader::new(CHUNK_BYTES).entry(parent.as_fd(), &destination.parent, &entry, algorithm);
+            return Reader::new(chunk_bytes).entry(parent.as_fd(), &destination.parent, &entry, algorithm);
         }
         let root = calls::open_at(
             parent.as_fd(),
@@ -460,7 +460,7 @@ impl Run<'_> {
             if after.is_none() { Ok(None) } else { Ok(page.next()) }
         };
         let (threads, progress, stop) = (self.threads, self.progress, self.stop);
-        verify::tree(&root, &shown, algorithm, CHUNK_BYTES, threads, progress, stop, &mut next, &Err)
+        verify::tree(&root, &shown, algorithm, chunk_bytes, threads, progress, stop, &mut next, &Err)
     }
 }
 

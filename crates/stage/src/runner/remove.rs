@@ -89,22 +89,22 @@ fn is_copied(copy: &OwnedFd, done: &Done) -> std::io::Result<bool> {
 }
 
 /// Removes the source of a committed move. What is no longer what was copied stays, and a note says so. A manifest is not
-/// copied; it goes only if the copy has one of its own.
+/// copied; it goes only if the copy has one of its own. What of the copy was lost, if something was: that of the source stays.
 pub(super) fn remove(
     run: &Run<'_>,
     path: &Path,
     copy: &dyn Destination,
     notes: &mut Notes,
-) -> Result<(), StageError> {
+) -> Result<Option<StageError>, StageError> {
     let source = match Source::open(path, run.spec.watched()) {
         // An earlier attempt was interrupted after this.
         Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
-            return Ok(());
+            return Ok(None);
         }
         // What was copied has gone, and something that cannot be moved has its name: it is not ours to remove.
         Err(error @ StageError::Invalid { .. }) => {
             notes.push(format!("the source stayed, because it is something else now: {error}"));
-            return Ok(());
+            return Ok(None);
         }
         source => source?,
     };
@@ -141,7 +141,12 @@ pub(super) fn remove(
             crate::error::shown(&left.first)
         ));
     }
-    Ok(())
+    Ok(left.lost.map(|lost| {
+        StageError::refused(
+            format!("{}: is not in the copy any more; it stayed", crate::error::shown(&lost)),
+            "move what is at the source again, to another name, or remove it",
+        )
+    }))
 }
 
 /// Removes the manifest of the set that the source was, if the copy has one in its place.
@@ -173,6 +178,8 @@ struct Left {
     count: u64,
     first: PathBuf,
     why: &'static str,
+    /// The first whose copy is not there any more.
+    lost: Option<PathBuf>,
 }
 
 impl Left {
@@ -234,6 +241,7 @@ fn beneath(
                     == Some(false)
                 {
                     left.add(&shown, "its copy is not there any more");
+                    left.lost.get_or_insert(shown);
                 } else {
                     file(run, directory, name, &done, &shown, &mut removing, left)?;
                 }

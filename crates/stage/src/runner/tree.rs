@@ -183,7 +183,7 @@ impl tier::Source for Tree {
         run: &Run<'_>,
         copy: &dyn tier::Destination,
         notes: &mut Notes,
-    ) -> Result<(), StageError> {
+    ) -> Result<Option<StageError>, StageError> {
         super::remove::remove(run, &self.path, copy, notes)
     }
 }

@@ -202,8 +202,13 @@ pub trait Source {
     fn is_what_was_copied(&mut self, run: &Run<'_>, copied: Fingerprint) -> Result<(), StageError>;
 
     /// Removes what was copied. What is no longer that stays, and a note says so. So does a manifest, which is not copied,
-    /// unless the copy has one.
-    fn remove(&mut self, run: &Run<'_>, copy: &dyn Destination, notes: &mut Notes) -> Result<(), StageError>;
+    /// unless the copy has one. What of the copy was lost, if something was: that of the source stays.
+    fn remove(
+        &mut self,
+        run: &Run<'_>,
+        copy: &dyn Destination,
+        notes: &mut Notes,
+    ) -> Result<Option<StageError>, StageError>;
 }
 
 /// A source in a file system.

@@ -368,10 +368,19 @@ pub fn rotten_source(left: &Mutant) -> Vec<String> {
 }
 
 pub fn copy_gone(left: &Mutant) -> Vec<String> {
+    source_kept(left, |world| fs::rename(&world.destination, world.slow().join("aside")).unwrap())
+}
+
+pub fn copy_rotten(left: &Mutant) -> Vec<String> {
+    source_kept(left, |world| flip(&world.destination.join("rank-1")))
+}
+
+/// Of a move that is killed before it removes its source, and goes on after something has happened to its copy.
+fn source_kept(left: &Mutant, happens: fn(&World)) -> Vec<String> {
     let world = World::new(Scenario::Checkpoint, Verb::Move);
     // Only the source's files are removed by name.
     killed(&order(&world, &Mutant::none()).strike([Strike::nth_of(Call::Unlinkat, 0, Hit::Kill)]));
-    fs::rename(&world.destination, world.slow().join("aside")).unwrap();
+    happens(&world);
     run(&order(&world, left));
     let kept = crate::world::names(&world.source).len();
     if kept == 3 { Vec::new() } else { vec!["the source was removed without its copy".to_owned()] }
