@@ -121,12 +121,12 @@ impl Client {
         ask!(self, &Request::Status { id }, Reply::Jobs(jobs) => jobs)
     }
 
-    /// The jobs that a semaphore has asked for, the newest last.
+    /// All jobs, the newest last; where they are too many, those that this semaphore has asked for before others.
     ///
     /// # Errors
     /// The server does not answer.
-    pub fn asked_for_by(&mut self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
-        ask!(self, &Request::AskedForBy { semaphore: semaphore.into() }, Reply::Jobs(jobs) => jobs)
+    pub fn known_to(&mut self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
+        ask!(self, &Request::KnownTo { semaphore: semaphore.into() }, Reply::Jobs(jobs) => jobs)
     }
 
     /// Waits until a job has come this far, has ended, or the time is up (none: as long as it takes): the caller looks

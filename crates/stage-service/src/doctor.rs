@@ -84,6 +84,7 @@ fn why_and_remedy(cause: Cause) -> (&'static str, &'static str) {
         Cause::Request => {
             ("the request itself is at fault, and fails each time", "ask for what is meant instead")
         }
+        Cause::Busy => ("a server had all that it may have", "wait, then: stage retry"),
         Cause::Other => ("a system call, a store or the journal failed", "mend that, then: stage retry"),
     }
 }

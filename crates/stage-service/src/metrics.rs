@@ -274,7 +274,7 @@ fn by_cause<'a>(sums: &'a mut Figures, job: &JobStatus) -> &'a mut f64 {
         Some(Cause::SourceChanged) => &mut sums.failed_changed,
         Some(Cause::Permission | Cause::ReadOnly) => &mut sums.failed_permission,
         Some(Cause::DestinationExists) => &mut sums.failed_exists,
-        Some(Cause::Request | Cause::Other) | None => &mut sums.failed_other,
+        Some(Cause::Request | Cause::Busy | Cause::Other) | None => &mut sums.failed_other,
     }
 }
 

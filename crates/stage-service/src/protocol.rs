@@ -67,8 +67,9 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<JobId>,
     },
-    /// Which jobs has this semaphore asked for, of any of its states? Answered by [`Reply::Jobs`]: no others take their place.
-    AskedForBy {
+    /// How are they, and which has this semaphore asked for in any of its states? Answered as [`Request::Status`] of all; where
+    /// they are more than an answer holds, others leave their places to its own.
+    KnownTo {
         /// Where it lies.
         semaphore: PathText,
     },
@@ -273,8 +274,8 @@ mod tests {
         says(&Request::Status { id: None }, r#"{"op":"status"}"#);
         says(&Request::Status { id: Some(7) }, r#"{"op":"status","id":7}"#);
         says(
-            &Request::AskedForBy { semaphore: Path::new("/fast/x.done").into() },
-            r#"{"op":"asked-for-by","semaphore":"/fast/x.done"}"#,
+            &Request::KnownTo { semaphore: Path::new("/fast/x.done").into() },
+            r#"{"op":"known-to","semaphore":"/fast/x.done"}"#,
         );
         says(
             &Request::Wait { id: 7, level: Level::Durable, timeout_ms: Some(500) },

@@ -37,7 +37,8 @@ impl House {
         let seat = Seat::take(self);
         if self.counts.connections.load(Relaxed) > self.limits.connections {
             let what = format!("{} connections are open, as many as may be", self.limits.connections);
-            return self.refuse(&socket, &StageError::refused(what, "close some; each `stage wait` has one"));
+            let hint = "close some; each `stage wait` has one".to_owned();
+            return self.refuse(&socket, &StageError::Busy { what, hint });
         }
         let started = std::thread::Builder::new().name("stage-session".to_owned()).spawn(move || {
             Session::hold(&seat.0, socket);

@@ -117,7 +117,7 @@ impl<'a> Session<'a> {
             Request::Expect { .. } => Ok(Reply::Expected { files: self.expected.len() }),
             Request::Submit { spec } => self.submit(*spec),
             Request::Status { id } => self.jobs(id).map(Reply::Jobs),
-            Request::AskedForBy { semaphore } => self.asked_for_by(&semaphore.0).map(Reply::Jobs),
+            Request::KnownTo { semaphore } => self.known_to(&semaphore.0).map(Reply::Jobs),
             Request::Cancel { id } => self.cancel(id),
             Request::Retry { id } => self.house.desk.retry(id).map(|status| Reply::Job(Box::new(status))),
             Request::Doctor => self.house.examine().map(Reply::Findings),
@@ -159,11 +159,14 @@ impl<'a> Session<'a> {
         self.expected_bytes += more;
         let most = self.house.limits.expected_bytes;
         if all > most {
+            let is_own = self.expected_bytes > most;
             self.forget_expected();
-            return Err(StageError::refused(
-                format!("lists of files take more than {most} bytes of the server's memory"),
-                "submit fewer lists at a time, or work without a server: --foreground",
-            ));
+            let what = format!("lists of files take more than {most} bytes of the server's memory");
+            let hint = "submit fewer lists at a time, or work without a server: --foreground";
+            return Err(match is_own {
+                true => StageError::refused(what, hint),
+                false => StageError::Busy { what, hint: hint.to_owned() },
+            });
         }
         self.expected.extend(files);
         Ok(())
@@ -190,10 +193,10 @@ impl<'a> Session<'a> {
             open = self.house.count_open(&self.house.desk.status(None)?);
         }
         if open >= most {
-            return Err(StageError::refused(
-                format!("{open} jobs are under way or queued, and {most} may be"),
-                "wait for some of them: stage status; or raise --max-jobs of the server",
-            ));
+            return Err(StageError::Busy {
+                what: format!("{open} jobs are under way or queued, and {most} may be"),
+                hint: "wait for some of them: stage status; or raise --max-jobs of the server".to_owned(),
+            });
         }
         let (source, destination) = (spec.source.shown(), spec.destination.shown());
         let id = self.house.desk.submit(spec)?;
@@ -235,13 +238,13 @@ impl<'a> Session<'a> {
 
     fn jobs(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
         let jobs = self.house.desk.status(id)?;
-        Ok(if id.is_some() { jobs } else { shortened(jobs) })
+        Ok(if id.is_some() { jobs } else { shortened(jobs, |_| false) })
     }
 
-    fn asked_for_by(&self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
-        let mut jobs = self.house.desk.status(None)?;
-        jobs.retain(|job| job.spec.options.semaphore.as_ref().is_some_and(|it| *it.path.0 == *semaphore));
-        Ok(shortened(jobs))
+    fn known_to(&self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
+        let is_its_own =
+            |job: &JobStatus| job.spec.options.semaphore.as_ref().is_some_and(|it| *it.path.0 == *semaphore);
+        Ok(shortened(self.house.desk.status(None)?, is_its_own))
     }
 
     /// Waits in slices, so that a client that has gone is noticed between them.
@@ -282,16 +285,35 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Many jobs, as they fit into an answer: all that are under way, of the others the newest.
-fn shortened(mut jobs: Vec<JobStatus>) -> Vec<JobStatus> {
-    let mut ended = jobs.iter().filter(|job| job.state.is_final()).count();
-    let most = JOBS.saturating_sub(jobs.len() - ended);
-    jobs.retain_mut(|job| {
-        if !job.state.is_final() || ended <= most {
-            return true;
-        }
-        ended -= 1;
-        false
-    });
+/// Many jobs, as they fit into an answer: all that are under way, then those that are sought, of the others the newest.
+fn shortened(mut jobs: Vec<JobStatus>, is_sought: impl Fn(&JobStatus) -> bool) -> Vec<JobStatus> {
+    let mut over = jobs.len().saturating_sub(JOBS);
+    for may_be_sought in [false, true] {
+        jobs.retain(|job| {
+            let goes = over > 0 && job.state.is_final() && (may_be_sought || !is_sought(job));
+            over -= usize::from(goes);
+            !goes
+        });
+    }
     jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::job;
+    use stage::job::State;
+
+    /// Also where all that is told is sought.
+    #[test]
+    fn an_answer_has_so_many_jobs_and_those_that_are_sought_before_others() {
+        let cases: [(fn(&JobStatus) -> bool, [JobId; 3]); 3] =
+            [(|_| false, [3, 4, 5]), (|job| job.id <= 2, [1, 2, 5]), (|_| true, [3, 4, 5])];
+        for (is_sought, first) in cases {
+            let jobs = (1..=JOBS as JobId + 2).map(|id| job(id, State::Done)).collect();
+            let told = shortened(jobs, is_sought);
+            let ids: Vec<JobId> = told.iter().take(3).map(|job| job.id).collect();
+            assert_eq!((told.len(), ids), (JOBS, first.to_vec()));
+        }
+    }
 }

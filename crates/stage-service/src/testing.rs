@@ -101,6 +101,14 @@ impl Still {
         job.error = Some(Why::of(&StageError::refused("the copy is not there any more", "look for it")));
     }
 
+    /// Has a job fail when its copy is durable, and something is left to be removed.
+    pub fn set_left_over(&self, id: JobId) {
+        let mut jobs = self.jobs.lock().unwrap();
+        let job = jobs.get_mut(&id).unwrap();
+        (job.state, job.level) = (State::Failed, Level::Durable);
+        job.error = Some(Why::of(&StageError::refused("the semaphore cannot be removed", "see to it")));
+    }
+
     pub fn specs(&self) -> Vec<JobSpec> {
         self.jobs.lock().unwrap().values().map(|job| job.spec.clone()).collect()
     }

@@ -55,6 +55,8 @@ pub enum Cause {
     DestinationExists,
     /// The request itself makes no sense, or is refused: asked again as it is, it fails again.
     Request,
+    /// There is no room in a server's bounds: asked again as it is, later, it may be done.
+    Busy,
     /// Something else; the message says what.
     Other,
 }
@@ -73,6 +75,7 @@ impl Cause {
             Self::ReadOnly => "read-only",
             Self::DestinationExists => "destination-exists",
             Self::Request => "request",
+            Self::Busy => "busy",
             Self::Other => "other",
         }
     }
@@ -156,6 +159,14 @@ pub enum StageError {
         what: String,
         /// What to do about it.
         hint: Option<String>,
+    },
+    /// A server has all that it may have.
+    #[error("{what}")]
+    Busy {
+        /// Of what, and how much.
+        what: String,
+        /// What to do about it.
+        hint: String,
     },
     /// The name is taken, and nothing is ever written over.
     #[error("{what}")]
@@ -329,7 +340,9 @@ impl StageError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Invalid { .. } => ErrorClass::Invalid,
-            Self::Refused { .. } | Self::Exists { .. } | Self::Locked { .. } => ErrorClass::Refused,
+            Self::Refused { .. } | Self::Busy { .. } | Self::Exists { .. } | Self::Locked { .. } => {
+                ErrorClass::Refused
+            }
             Self::Stopped { .. } => ErrorClass::Interrupted,
             Self::Foreign(error) => error.class(),
             Self::Io { .. }
@@ -357,6 +370,7 @@ impl StageError {
             }
             Self::Exists { .. } => Cause::DestinationExists,
             Self::Invalid { .. } | Self::Refused { .. } => Cause::Request,
+            Self::Busy { .. } => Cause::Busy,
             Self::SourceChanged { .. } => Cause::SourceChanged,
             Self::SourceCorrupt { .. } => Cause::SourceCorrupt,
             Self::Corrupt { .. } => Cause::VerificationFailed,
@@ -372,7 +386,7 @@ impl StageError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Invalid { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
-            Self::Exists { hint, .. } => Some(hint.clone()),
+            Self::Exists { hint, .. } | Self::Busy { hint, .. } => Some(hint.clone()),
             Self::StateDirectory { .. } => Some("name a directory for the journal: --state DIR".to_owned()),
             Self::Locked { .. } => Some("let that process end, or end it, and try again".to_owned()),
             Self::SourceChanged { .. } => Some(format!("copy it again once nothing writes to it: {RETRY}")),

@@ -1,6 +1,6 @@
 //! Where jobs are handed in: at a server's socket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -105,11 +105,7 @@ impl Desk for Server {
     }
 
     fn known_to(&self, semaphore: &Path) -> Result<Vec<JobStatus>, StageError> {
-        let all = self.status(None)?;
-        let own = self.ask(|client| client.asked_for_by(semaphore))?;
-        // What was told later is the newer truth.
-        let known: BTreeMap<JobId, JobStatus> = all.into_iter().chain(own).map(|job| (job.id, job)).collect();
-        Ok(known.into_values().collect())
+        self.ask(|client| client.known_to(semaphore))
     }
 
     fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::has_moved;
-use stage::job::JobStatus;
+use stage::job::{JobStatus, State};
 use stage::semaphore::Identity;
 use stage::spec::{JobSpec, Place};
 
@@ -38,9 +38,11 @@ impl<'a> Asked<'a> {
         Self { newest, by, is_next_set }
     }
 
-    /// The job of this request that has not ended.
+    /// The job of this request that has not ended, or that has failed when its copy was whole and its source, or its semaphore,
+    /// was to go: it goes on.
     pub fn under_way(&self, at: usize) -> Option<&'a JobStatus> {
-        self.newest[at].filter(|job| !job.state.is_final())
+        let goes_on = |job: &JobStatus| job.state == State::Failed && job.level.is_committed();
+        self.newest[at].filter(|job| !job.state.is_final() || goes_on(job))
     }
 
     /// The job that has made the copy of this request's source for the semaphore.

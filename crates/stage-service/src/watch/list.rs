@@ -10,6 +10,12 @@ use std::path::{Component, PathBuf};
 
 use stage::digest::{Algorithm, Digest};
 
+/// Bytes of a line at most: a path of PATH_MAX, each byte escaped, a size and a digest. No file could be opened by a longer one.
+const LINE_MAX: usize = 2 * 4096 + 128;
+
+/// Files of a list at most: what is made of each of them in memory is many times as long as a line.
+const FILES_MAX: usize = 2_000_000;
+
 /// A file that is vouched for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
@@ -36,13 +42,24 @@ pub struct BadLine {
 /// # Errors
 /// The first line that is none of a list.
 pub fn parse(contents: &[u8]) -> Result<Vec<Listed>, BadLine> {
+    parse_at_most(FILES_MAX, contents)
+}
+
+fn parse_at_most(files: usize, contents: &[u8]) -> Result<Vec<Listed>, BadLine> {
     let mut listed = Vec::new();
     for (index, line) in contents.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        listed.push(parse_line(line).map_err(|what| BadLine { line: index + 1, what })?);
+        let bad = |what| BadLine { line: index + 1, what };
+        if line.len() > LINE_MAX {
+            return Err(bad(format!("has {} bytes, and {LINE_MAX} are the most", line.len())));
+        }
+        if listed.len() == files {
+            return Err(bad(format!("is one more than the {files} files that a list may have")));
+        }
+        listed.push(parse_line(line).map_err(bad)?);
     }
     Ok(listed)
 }
@@ -184,6 +201,20 @@ mod tests {
         for nothing in [&b""[..], b"\n", b" \n\t\n\r\n"] {
             assert_eq!(parse(nothing), Ok(Vec::new()));
         }
+    }
+
+    #[test]
+    fn a_list_and_its_lines_have_bounds() {
+        assert_eq!(parse_at_most(2, b"a\n\nb\n").map(|listed| listed.len()), Ok(2));
+        let error = parse_at_most(2, b"a\n\nb\nc\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 4: is one more than the 2 files that a list may have");
+        let longest = [b"\\".as_slice(), &b"\\\\".repeat(4095)].concat();
+        assert_eq!(one(&longest).path.as_os_str().len(), 4095);
+        let error = parse(&b"x".repeat(LINE_MAX + 1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("line 1: has {} bytes, and {LINE_MAX} are the most", LINE_MAX + 1)
+        );
     }
 
     #[test]

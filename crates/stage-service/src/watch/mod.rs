@@ -196,8 +196,10 @@ impl<'a> Watch<'a> {
         while let Some(one) = found.next() {
             match self.obey(&one) {
                 Ok(obeyed) => happened.extend(obeyed),
+                // Whatever was broken off says nothing of the semaphore. It is found again.
+                Err(_) if self.stop.load(Ordering::Relaxed) => self.finder.requeue(&one.path),
                 Err(error) if is_gone(&error) => {
-                    // The server is gone: semaphores wait where they are.
+                    // The server is gone, or has all that it can take: semaphores wait where they are.
                     for waiting in std::iter::once(one).chain(found) {
                         self.finder.requeue(&waiting.path);
                     }
@@ -208,6 +210,9 @@ impl<'a> Watch<'a> {
                     self.failures += 1;
                     happened.push(Happened::Refused { trigger: one.path, why: Why::of(&error) });
                 }
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                found.by_ref().for_each(|waiting| self.finder.requeue(&waiting.path));
             }
         }
         if let Err(error) = self.follow(&mut happened) {
@@ -241,7 +246,7 @@ impl<'a> Watch<'a> {
             .collect();
         for ((source, spec), job) in set.sources.iter().zip(&specs).zip(&earlier) {
             // A committed job may have removed part of its source; and what this same state asked for was compared then.
-            if job.is_some_and(|job| job.state == State::Committed || is_asked_by(job, spec)) {
+            if job.is_some_and(|job| job.level.is_committed() || is_asked_by(job, spec)) {
                 continue;
             }
             let Err(wrong) = set.check(self.finder.root_fd().as_fd(), &found.path, source, self.stop) else {
@@ -259,7 +264,7 @@ impl<'a> Watch<'a> {
         // Last, because digests take their time, and jobs go by the path of the directory.
         self.finder.check_root()?;
         // After a crash between the end of the jobs and the end of the semaphore.
-        let moved = |job: &Option<&JobStatus>| job.filter(|job| job.state.is_final()).cloned();
+        let moved = |job: &Option<&JobStatus>| job.filter(|job| has_moved(job)).cloned();
         if let Some(jobs) = earlier.iter().map(moved).collect() {
             if let Some(lacking) = lacking {
                 return Err(StageError::refused(
@@ -297,9 +302,14 @@ impl<'a> Watch<'a> {
         known: &[JobStatus],
     ) -> Result<Vec<JobId>, StageError> {
         let (stays, mut jobs) = (self.stays(set), Vec::new());
+        // What the first look at one of several requests refuses would come when others are at work, or done.
+        if specs.len() > 1 {
+            let new = specs.iter().zip(earlier).filter(|(_, job)| job.is_none());
+            new.map(|(spec, _)| stage::runner::check_request(spec)).collect::<Result<(), _>>()?;
+        }
         for ((spec, job), source) in specs.into_iter().zip(earlier).zip(&set.sources) {
             let id = match job {
-                Some(job) if job.state.is_final() || is_asked_by(job, &spec) => Ok(job.id),
+                Some(job) if has_moved(job) || !job.state.is_final() && is_asked_by(job, &spec) => Ok(job.id),
                 job => submit_or_retry(self.desk, spec, known).or_else(|error| match job {
                     Some(job) if stays && self.has_taken(job.id, source)? => Ok(job.id),
                     _ => Err(error),
@@ -464,7 +474,9 @@ impl<'a> Watch<'a> {
                 && !self.orders.keep_trigger
                 && let Err(error) = self.remove(&trigger, identity)
             {
-                happened.push(Happened::Note(Why::of(&error).message));
+                // What it asks for is done, and at the next start it asks again.
+                self.failures += 1;
+                happened.push(Happened::Refused { trigger: trigger.clone(), why: Why::of(&error) });
             }
             happened.push(Happened::Durable { trigger, jobs });
         }

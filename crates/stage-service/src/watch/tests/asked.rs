@@ -87,8 +87,8 @@ fn a_set_that_is_half_moved_goes_on() {
         assert!(matches!(next(&mut second), Happened::Durable { .. }));
         assert!(!scene.at("x.done").exists());
         // New ones of the names are moved anew.
-        fs::write(scene.at("a"), "new").unwrap();
-        fs::write(scene.at("b"), "new").unwrap();
+        fs::write(scene.at("a"), "A").unwrap();
+        fs::write(scene.at("b"), "B").unwrap();
         renamed_into_place(&scene.at("x.done"), "a\nb\n");
         let Happened::Submitted { jobs: anew, .. } = next(&mut second) else { panic!() };
         assert!(anew.iter().all(|job| !jobs.contains(job)), "{anew:?} {jobs:?}");
@@ -184,7 +184,7 @@ fn a_file_that_is_there_again_is_asked_for_again() {
     let mut watch = scene.watch(false);
     submitted(&mut watch, &[1, 2]);
     scene.moved(&[(1, "a")]);
-    fs::write(scene.at("a"), "new").unwrap();
+    fs::write(scene.at("a"), "A").unwrap();
     touched(&scene.at("x.done"));
     submitted(&mut watch, &[3, 2]);
 }
@@ -486,4 +486,20 @@ fn a_crash_before_the_semaphore_of_several_files_goes_is_made_up_for() {
     assert!(matches!(next(&mut second), Happened::Durable { .. }));
     assert!(!scene.at("x.done").exists());
     assert_eq!(scene.desk.specs().len(), 2);
+}
+
+/// A semaphore that could not be removed, for instance.
+#[test]
+fn a_job_that_failed_after_it_was_committed_goes_on_though_its_source_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (desk, at) = (Still::default(), |name: &str| folder.path().join(name));
+    fs::write(at("a"), "a").unwrap();
+    fs::write(at("a.done"), "").unwrap();
+    let begun = || watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    submitted(&mut begun(), &[1]);
+    fs::remove_file(at("a")).unwrap();
+    desk.set_left_over(1);
+    submitted(&mut begun(), &[1]);
+    assert_eq!(desk.status(Some(1)).unwrap()[0].state, State::Queued);
+    assert!(at("a.done").exists());
 }

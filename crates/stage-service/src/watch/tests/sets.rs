@@ -483,3 +483,122 @@ fn names_in_urls_are_escaped() {
     let to = Place::of_name("s3://bucket/run/?region=x").unwrap();
     assert_eq!(to.join(Path::new("a")).unwrap(), Place::of_name("s3://bucket/run/a?region=x").unwrap());
 }
+
+#[test]
+fn a_directory_that_is_listed_vouches_for_nothing_in_it() {
+    let (folder, desk) = (tempfile::tempdir().unwrap(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir_all(at("s/sub")).unwrap();
+    fs::write(at("s/sub/b"), "b").unwrap();
+    fs::write(at("x.done"), "s/sub\n").unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!() };
+    assert!(why.message.contains("vouches for s/sub/b, which is there and is not listed"), "{why:?}");
+    renamed_into_place(&at("x.done"), "s/sub\ns/sub/b\n");
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1]));
+}
+
+/// Otherwise the jobs before it would be at work, or done, by then.
+#[test]
+fn a_set_of_which_a_request_can_only_be_refused_is_not_begun() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::rename(at("b"), at("kept")).unwrap();
+    std::os::unix::fs::symlink("kept", at("b")).unwrap();
+    let mut watch = watch(folder.path(), &desk, false, &|_, _| unreachable!());
+    assert!(matches!(next(&mut watch), Happened::Refused { .. }));
+    assert_eq!(desk.specs(), []);
+}
+
+#[test]
+fn a_semaphore_of_several_files_that_cannot_be_removed_is_a_failure() {
+    let (folder, desk) = (two_files_and_their_list(), Still::default());
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("sub")).unwrap();
+    for name in ["a", "b", "x.done"] {
+        fs::rename(at(name), at("sub").join(name)).unwrap();
+    }
+    let timing = Timing { rescan: SOON, settle: SOON };
+    let (pattern, orders) = (Pattern::parse("sub/*.done").unwrap(), orders(Path::new("/slow"), false));
+    let mut watch =
+        Watch::new(folder.path(), pattern, timing, orders, &desk, &|_, _| unreachable!()).unwrap();
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    fs::rename(at("sub"), at("aside")).unwrap();
+    fs::write(at("sub"), "").unwrap();
+    (1..=2).for_each(|job| desk.set(job, State::Done));
+    let told = watch.step(SOON).unwrap();
+    assert!(matches!(&told[..], [Happened::Refused { .. }, Happened::Durable { .. }]), "{told:?}");
+    assert_eq!(watch.failures(), 1);
+}
+
+/// What is broken off is found again, and so are those behind it.
+#[test]
+fn a_watch_that_is_to_stop_begins_nothing_more_and_refuses_nothing() {
+    let (folder, desk) = (tempfile::tempdir().unwrap(), Still::default());
+    let names = ["a", "b", "c"];
+    for name in names {
+        fs::write(folder.path().join(name), name).unwrap();
+        fs::write(folder.path().join(format!("{name}.done")), "").unwrap();
+    }
+    let (stop, looks) = (AtomicBool::new(false), std::cell::Cell::new(0));
+    let check = |_: &JobSpec, _: &[JobStatus]| {
+        looks.set(looks.get() + 1);
+        if looks.get() == 2 {
+            stop.store(true, Ordering::Relaxed);
+            return Err(StageError::Stopped { what: "by the user".to_owned() });
+        }
+        Ok(false)
+    };
+    let mut watch = watch(folder.path(), &desk, true, &check).until(&stop);
+    let told = std::iter::repeat_with(|| watch.step(20 * SOON).unwrap());
+    let told: Vec<Happened> = told.take_while(|_| !stop.load(Ordering::Relaxed)).flatten().collect();
+    assert!(told.iter().all(|told| matches!(told, Happened::Submitted { .. })), "{told:?}");
+    assert_eq!((looks.get(), watch.failures()), (2, 0));
+    stop.store(false, Ordering::Relaxed);
+    while desk.specs().len() < names.len() {
+        let told = watch.step(SOON).unwrap();
+        assert!(told.iter().all(|told| matches!(told, Happened::Submitted { .. })), "{told:?}");
+    }
+}
+
+/// Has no room at first.
+struct Full<'a>(&'a Still, AtomicBool);
+
+impl Desk for Full<'_> {
+    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
+        if self.1.load(Ordering::Relaxed) {
+            let busy = StageError::Busy { what: "1 job is under way".to_owned(), hint: "wait".to_owned() };
+            return Err(crate::ServiceError::Answered(Box::new(Why::of(&busy))).into());
+        }
+        self.0.submit(spec)
+    }
+
+    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
+        self.0.status(id)
+    }
+
+    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
+        self.0.wait(id, level, most)
+    }
+
+    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.cancel(id)
+    }
+
+    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
+        self.0.retry(id)
+    }
+}
+
+#[test]
+fn a_server_without_room_is_asked_again() {
+    let (folder, still) = (two_files_and_their_list(), Still::default());
+    let desk = Full(&still, true.into());
+    let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
+    let error = std::iter::repeat_with(|| watch.step(SOON)).find_map(Result::err);
+    assert!(error.is_some_and(|error| is_gone(&error)));
+    assert!(!watch.is_idle());
+    desk.1.store(false, Ordering::Relaxed);
+    assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+    assert_eq!(watch.failures(), 0);
+}
