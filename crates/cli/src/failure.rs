@@ -162,6 +162,11 @@ impl Failure {
         &self.message
     }
 
+    /// What to do about it, where there is something.
+    pub fn remedy(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints it, and gives the exit code.
     pub fn report(&self) -> ExitCode {
         if self.told_by_root {

@@ -655,6 +655,20 @@ fn a_semaphore_in_its_directory_may_stay_and_its_set_is_moved_once() {
     assert_eq!(came.out, "ckpt-7/DONE: there already, and right\n");
     is_the_checkpoint(&folder.path().join("slow/ckpt-7"));
     is_the_checkpoint(&fast.join("ckpt-7"));
+    // As documents, and of a copy that is damaged.
+    let watch = [&watch[..], &["--json"]].concat();
+    for (what, class) in [("already-there", None), ("refused", Some("failed"))] {
+        let came = run(folder.path(), &watch);
+        let document: Value = serde_json::from_str(&came.out).expect("one line");
+        assert_eq!(
+            (document["what"].as_str(), document["why"]["class"].as_str()),
+            (Some(what), class),
+            "{came:?}"
+        );
+        assert_eq!(document["why"]["hint"].is_string(), class.is_some(), "{came:?}");
+        fits_schema(folder.path(), "stage-watch", &document);
+        fs::write(folder.path().join("slow/ckpt-7/deep/small"), bytes(9, 5000)).expect("writes");
+    }
 }
 
 #[test]

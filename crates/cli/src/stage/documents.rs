@@ -40,7 +40,7 @@ pub struct StageWatch {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trigger: Option<PathText>,
     /// Its jobs.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobId>,
     /// Why it failed or was refused.
     #[serde(skip_serializing_if = "Option::is_none")]

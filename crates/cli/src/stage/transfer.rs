@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stage::mounts::{self, Mount};
+use stage::pace::Stop;
 use stage::{JobId, JobSpec, JobStatus, Level, Options, Verb};
 use stage_service::desk::{Desk, submit_or_retry};
 
@@ -67,11 +68,12 @@ fn left_to_do(jobs: Vec<JobSpec>, mode: &ModeArgs, known: &Known<'_>) -> Result<
         return Ok(jobs);
     }
     let mut left = Vec::new();
+    let stop = Stop::from(signals::stop_flag()?);
     for job in jobs {
         let mounts = [mounts::of_place(&job.source, false), mounts::of_place(&job.destination, true)];
         let mounts @ [_, at] = mounts.each_ref().map(Option::as_ref);
         mounts::check_lasting(&job, mounts)?;
-        if verify::is_there(&job, &|| known(&job))? {
+        if verify::is_there(&job, &stop, &|| known(&job))? {
             if mode.wait == Some(Level::Durable) && at.is_some_and(Mount::is_in_memory) {
                 return Err(wait::in_memory(&job.destination));
             }

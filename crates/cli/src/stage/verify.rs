@@ -447,14 +447,14 @@ fn fault_words(path: &Path, fault: &Fault) -> String {
 /// the same places, and the state directory of its journal, by whose word goes what has no manifest.
 pub fn is_there(
     job: &JobSpec,
+    stop: &Stop,
     known: &dyn Fn() -> Result<Option<(JobStatus, PathBuf)>, Failure>,
 ) -> Result<bool, Failure> {
     let done = || Ok::<_, Failure>(known()?.filter(|(made, _)| made.state == State::Done));
     #[cfg(feature = "s3")]
     if let (Some(source), Place::Object(url)) = (job.source.path(), &job.destination) {
         let is_copied = || is_source_copied(job, done()?.as_ref().map(|(made, _)| made));
-        let stop = Stop::from(signals::stop_flag()?);
-        return super::objects::is_there(job, source, url, &is_copied, &stop);
+        return super::objects::is_there(job, source, url, &is_copied, stop);
     }
     let (Some(source), Some(destination)) = (job.source.path(), job.destination.path()) else {
         return Ok(false);
@@ -482,12 +482,11 @@ pub fn is_there(
         // The job, asked for again, compares bytes.
         return Ok(false);
     }
-    let stop = Stop::from(signals::stop_flag()?);
     // Another program may have put it there, and not have synced it.
-    stage::make_durable(destination, None, &stop)?;
+    stage::make_durable(destination, None, stop)?;
     let found = match recorded {
-        Some((made, state)) => by_journal(state, made, destination, None, &stop)?,
-        None => by_manifest(destination, None, &stop)?,
+        Some((made, state)) => by_journal(state, made, destination, None, stop)?,
+        None => by_manifest(destination, None, stop)?,
     };
     verdict(destination, &found)
 }

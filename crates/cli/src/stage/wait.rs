@@ -141,7 +141,7 @@ pub fn verdict(job: &JobStatus, level: Level, carrier: Carrier) -> Result<(), Fa
             }
             Err(failure.hint_if(why.hint.as_deref().map(|hint| remedy.spell(hint))))
         }
-        // Its copy was taken away.
+        // [`JobStatus::has_left_its_source`].
         (State::Done, Some(why)) => {
             let failure = Failure::new(why.class, &why.message).hint_if(why.hint.as_deref());
             Err(if carrier == Carrier::Server { failure.about(format!("job {}", job.id)) } else { failure })

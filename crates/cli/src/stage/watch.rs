@@ -1,10 +1,13 @@
 //! `flashwright stage watch`.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use stage::error::{Cause, Why};
 use stage::names::PathText;
+use stage::pace::Stop;
 use stage::{JobId, JobSpec, JobStatus, Place, StageError, State, Verb};
 use stage_service::ServiceError;
 use stage_service::desk::Desk;
@@ -67,10 +70,11 @@ fn obey(
     pattern: Pattern,
     orders: Orders,
     (desk, state): (&dyn Desk, &Path),
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
 ) -> Result<(), Failure> {
     let timing = Timing { rescan: args.rescan, settle: args.settle };
-    let check = |job: &JobSpec, known: &[JobStatus]| is_there(job, known, state);
+    let broken_off = Stop::from(Arc::clone(stop));
+    let check = |job: &JobSpec, known: &[JobStatus]| is_there(job, known, state, &broken_off);
     if !args.json {
         let kept = if orders.verb == Verb::Copy { "copied" } else { "moved" };
         output::tell(&format!(
@@ -180,7 +184,7 @@ impl Left {
 
 /// Is what a semaphore that stays asks for at its destination? Its bytes are read, by the word of its manifest or of the
 /// journal in `state`.
-fn is_there(job: &JobSpec, known: &[JobStatus], state: &Path) -> Result<bool, StageError> {
+fn is_there(job: &JobSpec, known: &[JobStatus], state: &Path, stop: &Stop) -> Result<bool, StageError> {
     let is_newest = |made: &&JobStatus| made.state != State::Cancelled && made.spec.has_places_of(job);
     let made = known.iter().rev().find(is_newest);
     // One that is under way or has failed, or what another list vouched for.
@@ -190,8 +194,13 @@ fn is_there(job: &JobSpec, known: &[JobStatus], state: &Path) -> Result<bool, St
     if made.is_some_and(|made| !has_made(made)) {
         return Ok(false);
     }
-    verify::is_there(job, &|| Ok(made.map(|made| (made.clone(), state.to_owned()))))
-        .map_err(|failure| StageError::Refused { what: failure.message().to_owned(), hint: None })
+    verify::is_there(job, stop, &|| Ok(made.map(|made| (made.clone(), state.to_owned())))).map_err(
+        |failure| {
+            let (message, hint) = (failure.message().to_owned(), failure.remedy().map(str::to_owned));
+            let why = Why { message, hint, class: failure.class(), errno: None, cause: Cause::Other };
+            ServiceError::Answered(Box::new(why)).into()
+        },
+    )
 }
 
 /// What a semaphore is told of, which is named where the message does not begin with it.
