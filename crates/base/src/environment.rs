@@ -57,7 +57,7 @@ pub const VARIABLES: &[Variable] = &[
     product(
         STATE,
         "directory of the journal of layouts and of what `tune` keeps; else `/var/lib/flashwright` as root, and \
-         `$XDG_STATE_HOME/flashwright` or `~/.local/state/flashwright` as any other user",
+         `$XDG_STATE_HOME/flashwright` or `~/.local/state/flashwright` as any other user. The journal of `stage` is elsewhere: `--state`",
     ),
     product(
         STAGE_SOCKET,

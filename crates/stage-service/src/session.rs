@@ -307,7 +307,8 @@ mod tests {
     /// Also where all that is told is sought.
     #[test]
     fn an_answer_has_so_many_jobs_and_those_that_are_sought_before_others() {
-        let cases: [(fn(&JobStatus) -> bool, [JobId; 3]); 3] =
+        type IsSought = fn(&JobStatus) -> bool;
+        let cases: [(IsSought, [JobId; 3]); 3] =
             [(|_| false, [3, 4, 5]), (|job| job.id <= 2, [1, 2, 5]), (|_| true, [3, 4, 5])];
         for (is_sought, first) in cases {
             let jobs = (1..=JOBS as JobId + 2).map(|id| job(id, State::Done)).collect();

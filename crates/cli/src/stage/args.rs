@@ -69,8 +69,8 @@ pub struct ServerArgs {
     /// The server's socket (by default your own server's, then that of your unit `flashwright-stage@USER`)
     #[arg(long, value_name = "PATH", env = base::environment::STAGE_SOCKET, help_heading = "Server")]
     pub socket: Option<PathBuf>,
-    /// Where the journal is, for work without a server [default: $STATE_DIRECTORY, else
-    /// $XDG_STATE_HOME/flashwright/stage, else ~/.local/state/flashwright/stage]
+    /// Where the journal is, for work without a server, and the socket of a server that was started with it [default:
+    /// $STATE_DIRECTORY, else $XDG_STATE_HOME/flashwright/stage, else ~/.local/state/flashwright/stage]
     #[arg(long, value_name = "DIR", help_heading = "Server")]
     pub state: Option<PathBuf>,
 }

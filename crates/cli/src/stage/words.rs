@@ -161,7 +161,9 @@ pub fn block(job: &JobStatus, width: usize, now: u64) -> Vec<String> {
             lines.push(format!("{indent}{}  {}", bar(job, bar_width), joined(&progress(job), rest)));
         }
         State::Done => {
-            let took = job.durable.map(|at| at.saturating_sub(job.created));
+            // Of a copy that was lost since, that is no comfort.
+            let durable = job.durable.filter(|_| !job.has_left_its_source());
+            let took = durable.map(|at| at.saturating_sub(job.created));
             let mut parts = vec![amount(job)];
             parts.extend((job.level == Level::InMemory).then(|| job.promise().to_owned()));
             parts.extend(took.map(|took| format!("durable after {}", whole_seconds(took))));
@@ -398,6 +400,9 @@ pub mod tests {
         }
         let text = plain(&block(&done, 80, 1100));
         assert!(text.ends_with("12 files, 100 MiB  durable after 42 s  57 s ago"), "{text}");
+        let lost = stage::StageError::refused("is not there any more", "move it again");
+        let lost = JobStatus { error: Some(Why::of(&lost)), ..done.clone() };
+        assert!(!plain(&block(&lost, 80, 1100)).contains("durable"));
         assert_eq!(
             ended(&done, Level::Durable),
             "/lustre/project/run/ckpt-7: durable and verified, 12 files, 100 MiB, in 42 s"

@@ -304,8 +304,8 @@ impl<'a> Watch<'a> {
         let (stays, mut jobs) = (self.stays(set), Vec::new());
         // What the first look at one of several requests refuses would come when others are at work, or done.
         if specs.len() > 1 {
-            let new = specs.iter().zip(earlier).filter(|(_, job)| job.is_none());
-            new.map(|(spec, _)| stage::runner::check_request(spec)).collect::<Result<(), _>>()?;
+            let mut new = specs.iter().zip(earlier).filter(|(_, job)| job.is_none());
+            new.try_for_each(|(spec, _)| stage::runner::check_request(spec))?;
         }
         for ((spec, job), source) in specs.into_iter().zip(earlier).zip(&set.sources) {
             let id = match job {
