@@ -59,7 +59,7 @@ fn a_move_that_goes_on_reads_its_copy_before_the_source_goes() {
         let came = run(folder.path(), &command);
         let words = "is not what was committed any more; the source was left alone";
         assert!(came.code == 3 && came.out.is_empty() && came.err.contains(words), "{name} {copy}: {came:?}");
-        assert!(came.err.contains("hint: remove what is there, then move"), "{came:?}");
+        assert!(came.err.contains("hint: compare the two before anything is removed"), "{came:?}");
         is_the_checkpoint(&at("set"));
         assert_eq!(fs::read(at("file")).expect("reads"), b"x");
     }

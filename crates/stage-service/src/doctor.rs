@@ -305,6 +305,12 @@ fn clock(scene: &Scene) -> Option<Finding> {
     })
 }
 
+/// Has a newer job moved what another has left?
+fn is_moved_anew(job: &JobStatus, newer: &JobStatus) -> bool {
+    let is_moved = newer.state == State::Done && !newer.has_left_its_source();
+    newer.id > job.id && is_moved && newer.spec.has_places_of(&job.spec)
+}
+
 fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
     let mut findings = Vec::new();
     let places = format!("{} to {}", job.spec.source.shown(), job.spec.destination.shown());
@@ -334,12 +340,13 @@ fn one_job(scene: &Scene, job: &JobStatus) -> Vec<Finding> {
             };
             findings.push(finding(cause.word(), true, what, why, remedy));
         }
+        (State::Done, Some(_)) if scene.jobs.iter().any(|newer| is_moved_anew(job, newer)) => {}
         (State::Done, Some(error)) => findings.push(finding(
             "copy-lost",
-            true,
+            false,
             format!("{}: {}", name(), error.message),
             "the copy was taken away or changed after it was committed, and the source may be the only one that is whole",
-            error.hint.as_deref().unwrap_or("keep the source; compare it with what is at the destination"),
+            error.hint.as_deref().unwrap_or("compare the two before anything is removed"),
         )),
         (State::Queued | State::Running | State::Committed, _) if scene.of_command => {
             let destination = job.spec.destination.shown();

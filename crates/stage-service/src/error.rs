@@ -39,13 +39,18 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
-    /// Did a server, or an object store, not answer as it should, or has it no room now, so that it may be asked again later?
+    /// Has a server no room for this now, so that it may be asked again later?
+    #[must_use]
+    pub fn is_busy(error: &stage::StageError) -> bool {
+        matches!(error.foreign(), Some(Self::Answered(why)) if why.cause == Cause::Busy)
+    }
+
+    /// Did a server, or an object store, not answer as it should, so that it may be asked again later?
     #[must_use]
     pub fn is_no_answer(error: &stage::StageError) -> bool {
         match error.foreign() {
             Some(Self::NoServer { .. } | Self::Lost { .. }) => true,
-            Some(Self::Answered(why)) => why.cause == Cause::Busy,
-            Some(Self::Job { .. } | Self::Panicked { .. }) => false,
+            Some(Self::Answered(_) | Self::Job { .. } | Self::Panicked { .. }) => false,
             None => matches!(error, stage::StageError::Foreign(_)),
         }
     }

@@ -91,7 +91,7 @@ fn obey(
         match watch.step(STEP) {
             Ok(happened) => {
                 if std::mem::take(&mut gone) && !args.json {
-                    output::tell("the server answers again\n");
+                    output::tell("the server is back\n");
                 }
                 for happened in &happened {
                     left.taken_up(happened);
@@ -104,7 +104,7 @@ fn obey(
             // It may be started again; what it had accepted it has, and semaphores stay until all is durable.
             Err(error) if ServiceError::is_no_answer(&error) => {
                 if !std::mem::replace(&mut gone, true) && !args.json {
-                    output::tell(&format!("{} {error}; waiting\n", paint::warn("note:")));
+                    output::tell(&format!("{} {error}; waiting for one\n", paint::warn("note:")));
                 }
                 std::thread::sleep(STEP);
             }

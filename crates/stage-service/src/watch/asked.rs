@@ -38,11 +38,15 @@ impl<'a> Asked<'a> {
         Self { newest, by, is_next_set }
     }
 
-    /// The job of this request that has not ended, or that has failed when its copy was whole and its source, or its semaphore,
-    /// was to go: it goes on.
+    /// The job of this request that has not ended.
     pub fn under_way(&self, at: usize) -> Option<&'a JobStatus> {
-        let goes_on = |job: &JobStatus| job.state == State::Failed && job.level.is_committed();
-        self.newest[at].filter(|job| !job.state.is_final() || goes_on(job))
+        self.newest[at].filter(|job| !job.state.is_final())
+    }
+
+    /// The job that has failed when its copy was whole and its source, or its semaphore, was to go. If the source has gone, it
+    /// goes on.
+    pub fn left_over(&self, at: usize) -> Option<&'a JobStatus> {
+        self.newest[at].filter(|job| job.state == State::Failed && job.level.is_committed())
     }
 
     /// The job that has made the copy of this request's source for the semaphore.

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -98,6 +98,10 @@ pub enum Happened {
     Note(String),
 }
 
+/// The first pause before a server without room is asked again, and the longest, but for sets that it takes long to look at.
+const ROOM_PAUSE: Duration = Duration::from_millis(500);
+const ROOM_PAUSE_MAX: Duration = Duration::from_secs(30);
+
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Tells whether what a request asks for is at its destination, whole and right; the jobs are all that are known.
@@ -116,12 +120,39 @@ pub struct Watch<'a> {
     failures: u64,
     /// Happened before an error, and not returned yet.
     early: Vec<Happened>,
+    /// The server had no room when it was asked last.
+    full: Option<Full>,
+}
+
+/// A server without room is asked again after a while.
+#[derive(Debug)]
+struct Full {
+    pause: Duration,
+    again: Instant,
+}
+
+impl Full {
+    /// A look at a set may read all of it: the pause is many times as long as it took, and grows.
+    fn after(before: Option<&Self>, took: Duration) -> Self {
+        let longer = before.map_or(Duration::ZERO, |full| 2 * full.pause);
+        let pause = longer.clamp(ROOM_PAUSE, ROOM_PAUSE_MAX).max(10 * took);
+        Self { pause, again: Instant::now() + pause }
+    }
+}
+
+/// What of a set was handed in.
+struct Handed {
+    jobs: Vec<JobId>,
+    /// The server had no room for the others.
+    full: Option<StageError>,
 }
 
 #[derive(Debug)]
 struct UnderWay {
     identity: Identity,
     jobs: Vec<JobId>,
+    /// All of the set is handed in.
+    is_whole: bool,
     /// Those that have moved their sources, as they ended.
     moved: BTreeMap<JobId, JobStatus>,
     /// Of each job that has not, the end that was told: one that is retried has another.
@@ -157,6 +188,7 @@ impl<'a> Watch<'a> {
             under_way: BTreeMap::new(),
             failures: 0,
             early: Vec::new(),
+            full: None,
         })
     }
 
@@ -194,17 +226,32 @@ impl<'a> Watch<'a> {
         let mut found = self.finder.next(most)?.into_iter();
         happened.extend(self.finder.notes().into_iter().map(Happened::Note));
         while let Some(one) = found.next() {
+            if self.full.as_ref().is_some_and(|full| Instant::now() < full.again) {
+                self.finder.requeue(&one.path);
+                continue;
+            }
+            let began = Instant::now();
             match self.obey(&one) {
-                Ok(obeyed) => happened.extend(obeyed),
+                Ok(obeyed) => {
+                    self.full = None;
+                    happened.extend(obeyed);
+                }
                 // Whatever was broken off says nothing of the semaphore. It is found again.
                 Err(_) if self.stop.load(Ordering::Relaxed) => self.finder.requeue(&one.path),
                 Err(error) if is_gone(&error) => {
-                    // The server is gone, or has all that it can take: semaphores wait where they are.
+                    // The server is gone: semaphores wait where they are.
                     for waiting in std::iter::once(one).chain(found) {
                         self.finder.requeue(&waiting.path);
                     }
                     self.early.append(&mut happened);
                     return Err(error);
+                }
+                Err(error) if ServiceError::is_busy(&error) => {
+                    self.finder.requeue(&one.path);
+                    if self.full.is_none() {
+                        happened.push(Happened::Note(format!("{error}; the watch waits for room")));
+                    }
+                    self.full = Some(Full::after(self.full.as_ref(), began.elapsed()));
                 }
                 Err(error) => {
                     self.failures += 1;
@@ -231,6 +278,12 @@ impl<'a> Watch<'a> {
             true => self.desk.known_to(&self.finder.root().join(&found.path))?,
             false => self.desk.status(None)?,
         };
+        // What was handed in of it before there was no room, and has failed since, is told, and is not begun again meanwhile.
+        let begun = self.begun_in_part(found).map_or(&[][..], |set| &set.jobs);
+        let has_failed = |job: &JobStatus| job.state.is_final() && !has_moved(job);
+        if known.iter().any(|job| begun.contains(&job.id) && has_failed(job)) {
+            return Ok(None);
+        }
         let mut lacking = None;
         if self.orders.keep_trigger {
             let Some(first) = self.first_not_there(&specs, &known)? else {
@@ -241,9 +294,9 @@ impl<'a> Watch<'a> {
         let absent: Vec<bool> = set.sources.iter().map(|source| self.is_absent(source)).collect();
         let may_be_finished = !absent.contains(&false);
         let asked = Asked::find(&specs, &known, found.identity, may_be_finished);
-        let earlier: Vec<Option<&JobStatus>> = (0..specs.len())
-            .map(|at| asked.under_way(at).or_else(|| asked.moved(at).filter(|_| absent[at])))
-            .collect();
+        let gone = |at: usize| asked.moved(at).or_else(|| asked.left_over(at)).filter(|_| absent[at]);
+        let earlier: Vec<Option<&JobStatus>> =
+            (0..specs.len()).map(|at| asked.under_way(at).or_else(|| gone(at))).collect();
         for ((source, spec), job) in set.sources.iter().zip(&specs).zip(&earlier) {
             // A committed job may have removed part of its source; and what this same state asked for was compared then.
             if job.is_some_and(|job| job.level.is_committed() || is_asked_by(job, spec)) {
@@ -275,32 +328,39 @@ impl<'a> Watch<'a> {
             self.remove(&found.path, found.identity)?;
             return Ok(Some(Happened::Durable { trigger, jobs }));
         }
-        let jobs = self.hand_in(&set, specs, &earlier, &known)?;
-        let open = jobs.len();
+        let Handed { jobs, full } = self.hand_in(&set, specs, &earlier, &known)?;
         let under_way = UnderWay {
             identity: found.identity,
+            open: jobs.len(),
             jobs: jobs.clone(),
+            is_whole: full.is_none(),
             moved: BTreeMap::new(),
             reported: BTreeMap::new(),
-            open,
         };
         let sets = self.under_way.entry(trigger.clone()).or_default();
-        // The same jobs: the server was away for a time, or the semaphore was replaced.
-        sets.retain(|set| set.jobs != jobs);
+        // The same jobs: the server was away for a time, or the semaphore was replaced. Or some of them: it had no room.
+        sets.retain(|set| set.jobs != jobs && (set.is_whole || set.identity != found.identity));
         sets.push(under_way);
-        Ok(Some(Happened::Submitted { trigger, jobs }))
+        full.map_or(Ok(Some(Happened::Submitted { trigger, jobs })), Err)
+    }
+
+    /// What was handed in of this state of a semaphore, if that was not all.
+    fn begun_in_part(&self, found: &Found) -> Option<&UnderWay> {
+        let mut sets = self.under_way.get(&found.path)?.iter();
+        sets.find(|set| !set.is_whole && set.identity == found.identity)
     }
 
     /// Hands in the jobs of a set, but for those that have moved their sources, and those that this state of the semaphore has
     /// asked for. One that is under way for another state is handed in again: it is the same job, and the journal has the
-    /// new state from then on. If one is refused, those that were begun here are given up: a set moves as a whole.
+    /// new state from then on. If one is refused, those that were begun here are given up: a set moves as a whole. If there is
+    /// no room for one, those that were begun go on.
     fn hand_in(
         &self,
         set: &Set,
         specs: Vec<JobSpec>,
         earlier: &[Option<&JobStatus>],
         known: &[JobStatus],
-    ) -> Result<Vec<JobId>, StageError> {
+    ) -> Result<Handed, StageError> {
         let (stays, mut jobs) = (self.stays(set), Vec::new());
         // What the first look at one of several requests refuses would come when others are at work, or done.
         if specs.len() > 1 {
@@ -318,6 +378,7 @@ impl<'a> Watch<'a> {
             match id {
                 Ok(id) => jobs.push(id),
                 Err(error) if is_gone(&error) => return Err(error),
+                Err(error) if ServiceError::is_busy(&error) => return Ok(Handed { jobs, full: Some(error) }),
                 Err(error) => {
                     for (id, _) in jobs.into_iter().zip(earlier).filter(|(_, job)| job.is_none()) {
                         // One that is done already counts as moved when the semaphore is looked at again.
@@ -327,7 +388,7 @@ impl<'a> Watch<'a> {
                 }
             }
         }
-        Ok(jobs)
+        Ok(Handed { jobs, full: None })
     }
 
     /// Has a job, which was under way a moment ago, moved its source since, so that it cannot be asked for any more?
@@ -427,8 +488,12 @@ impl<'a> Watch<'a> {
             return Ok(());
         }
         let desk = self.desk;
-        let mut known: BTreeMap<JobId, JobStatus> =
-            desk.status(None)?.into_iter().map(|job| (job.id, job)).collect();
+        let all = match desk.status(None) {
+            // All its connections are taken; it is asked again.
+            Err(error) if ServiceError::is_busy(&error) => return Ok(()),
+            all => all?,
+        };
+        let mut known: BTreeMap<JobId, JobStatus> = all.into_iter().map(|job| (job.id, job)).collect();
         let mut ended = Vec::new();
         let sets = self
             .under_way
@@ -444,6 +509,7 @@ impl<'a> Watch<'a> {
                     // Many may have ended since, and all of them are not in one answer.
                     match desk.status(Some(*id)) {
                         Err(error) if is_gone(&error) => return Err(error),
+                        Err(error) if ServiceError::is_busy(&error) => {}
                         job => known.extend(job.into_iter().flatten().map(|job| (job.id, job))),
                     }
                 }
@@ -458,7 +524,7 @@ impl<'a> Watch<'a> {
                     happened.push(failed(trigger, job));
                 }
             }
-            if set.moved.len() == set.jobs.len() {
+            if set.is_whole && set.moved.len() == set.jobs.len() {
                 let jobs: Vec<JobStatus> = set.jobs.iter().filter_map(|id| set.moved.remove(id)).collect();
                 ended.push((trigger.clone(), set.identity, jobs));
             }

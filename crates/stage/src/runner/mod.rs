@@ -460,9 +460,14 @@ impl Run<'_> {
         if !destination.is_as_committed(self, row)? {
             let what =
                 format!("{shown}: is not there any more as it was committed; the source was left alone");
-            return Ok(Some(StageError::refused(what, "move what is at the source again, or remove it")));
+            let hint = "move what is at the source again; what of it had gone before is in the copy alone";
+            return Ok(Some(StageError::refused(what, hint)));
         }
         if !goes_on || self.spec.verb != Verb::Move || !enforced(Check::CommittedBytes) {
+            return Ok(None);
+        }
+        // Before all of the copy is read. Nothing is lost with a source that has gone.
+        if !remove::may_go(self)? {
             return Ok(None);
         }
         for count in [&self.progress.files_done, &self.progress.bytes_verified] {
@@ -470,9 +475,10 @@ impl Run<'_> {
         }
         match destination.read_back(self, row) {
             Ok(()) => self.count_committed().map(|()| None),
+            // An earlier run may have removed some of the source, and the copy be all that is left of that.
             Err(error) if is_not_what_was_copied(&error) => Ok(Some(StageError::refused(
                 format!("{shown}: is not what was committed any more; the source was left alone: {error}"),
-                "remove what is there, then move what is at the source again",
+                "compare the two before anything is removed: what of the source had gone before is in the copy alone",
             ))),
             Err(error) => Err(error),
         }

@@ -450,14 +450,20 @@ impl Run<'_> {
         .map_err(|error| StageError::io("open the directory", &shown, error))?;
         let mut page = Vec::new().into_iter();
         let mut after: Option<PathBuf> = None;
+        let mut has_ended = false;
         let mut next = || {
             if let Some(done) = page.next() {
                 return Ok(Some(done));
             }
+            // Each thread asks until it is told that there is no more.
+            if has_ended {
+                return Ok(None);
+            }
             let entries = self.journal.entries_after(self.entries(), after.as_deref(), PAGE)?;
             after = entries.last().map(|done| done.entry.path.0.clone());
+            has_ended = after.is_none();
             page = entries.into_iter().map(|done| done.entry).collect::<Vec<_>>().into_iter();
-            if after.is_none() { Ok(None) } else { Ok(page.next()) }
+            Ok(page.next())
         };
         let (threads, progress, stop) = (self.threads, self.progress, self.stop);
         verify::tree(&root, &shown, algorithm, chunk_bytes, threads, progress, stop, &mut next, &Err)

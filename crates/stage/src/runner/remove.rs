@@ -48,6 +48,25 @@ pub(super) fn hold(run: &Run<'_>) -> Result<Option<OwnedFd>, StageError> {
     }
 }
 
+/// Is the source of a move there, so that it has to go? Nobody holds it then.
+///
+/// # Errors
+/// [`StageError::Refused`] if somebody does.
+pub(super) fn may_go(run: &Run<'_>) -> Result<bool, StageError> {
+    let Some(path) = run.spec.source.path() else { return Ok(true) };
+    match Source::open(path, run.spec.watched()) {
+        Err(StageError::Io { source, .. }) if Errno::from_io_error(&source) == Some(Errno::NOENT) => {
+            Ok(false)
+        }
+        // What cannot be opened is for the removal to say.
+        Err(_) => Ok(true),
+        Ok(source) => match source.open_root() {
+            Ok(root) => locked(&root, true, path).map(|_| true),
+            Err(_) => Ok(true),
+        },
+    }
+}
+
 /// Locks the copy of a move, or its source.
 fn locked(root: &OwnedFd, exclusive: bool, path: &Path) -> Result<bool, StageError> {
     match lock::at_once(root.as_fd(), exclusive, path) {
@@ -144,7 +163,7 @@ pub(super) fn remove(
     Ok(left.lost.map(|lost| {
         StageError::refused(
             format!("{}: is not in the copy any more; it stayed", crate::error::shown(&lost)),
-            "move what is at the source again, to another name, or remove it",
+            "move what is at the source again, to another name",
         )
     }))
 }

@@ -561,12 +561,13 @@ fn a_watch_that_is_to_stop_begins_nothing_more_and_refuses_nothing() {
     }
 }
 
-/// Has no room at first.
-struct Full<'a>(&'a Still, AtomicBool);
+/// Has no room at first, or none for more than one job.
+struct Crowded<'a>(&'a Still, AtomicBool, AtomicBool);
 
-impl Desk for Full<'_> {
+impl Desk for Crowded<'_> {
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
-        if self.1.load(Ordering::Relaxed) {
+        let is_second = self.2.load(Ordering::Relaxed) && !self.0.specs().is_empty();
+        if self.1.load(Ordering::Relaxed) || is_second {
             let busy = StageError::Busy { what: "1 job is under way".to_owned(), hint: "wait".to_owned() };
             return Err(crate::ServiceError::Answered(Box::new(Why::of(&busy))).into());
         }
@@ -593,12 +594,50 @@ impl Desk for Full<'_> {
 #[test]
 fn a_server_without_room_is_asked_again() {
     let (folder, still) = (two_files_and_their_list(), Still::default());
-    let desk = Full(&still, true.into());
+    let desk = Crowded(&still, true.into(), false.into());
     let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
-    let error = std::iter::repeat_with(|| watch.step(SOON)).find_map(Result::err);
-    assert!(error.is_some_and(|error| is_gone(&error)));
+    let note = "1 job is under way; the watch waits for room".to_owned();
+    assert_eq!(next(&mut watch), Happened::Note(note.clone()));
     assert!(!watch.is_idle());
     desk.1.store(false, Ordering::Relaxed);
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
     assert_eq!(watch.failures(), 0);
+}
+
+/// What was handed in of a set before there was no room goes on, is told, and is not begun again and again.
+#[test]
+fn a_set_that_is_handed_in_in_part_is_followed_and_not_retried() {
+    for end in [State::Done, State::Failed] {
+        let (folder, still) = (two_files_and_their_list(), Still::default());
+        let desk = Crowded(&still, false.into(), true.into());
+        let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
+        assert!(matches!(next(&mut watch), Happened::Note(_)));
+        assert_eq!(still.specs().len(), 1);
+        still.set(1, end);
+        fs::rename(folder.path().join("a"), folder.path().join("kept")).unwrap();
+        if end == State::Failed {
+            assert!(matches!(next(&mut watch), Happened::Failed { job: 1, .. }));
+            while !watch.is_idle() {
+                assert_eq!(watch.step(SOON).unwrap(), []);
+            }
+            let job = still.status(Some(1)).unwrap().remove(0);
+            assert_eq!((job.state, still.specs().len(), watch.failures()), (State::Failed, 1, 1));
+            continue;
+        }
+        desk.2.store(false, Ordering::Relaxed);
+        assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
+        still.set(2, State::Done);
+        assert!(matches!(next(&mut watch), Happened::Durable { jobs, .. } if jobs.len() == 2));
+    }
+}
+
+#[test]
+fn the_pauses_before_a_server_without_room_is_asked_again_grow_and_are_longer_than_the_looks() {
+    let first = Full::after(None, Duration::ZERO);
+    assert_eq!(first.pause, ROOM_PAUSE);
+    let second = Full::after(Some(&first), Duration::ZERO);
+    assert_eq!(second.pause, 2 * ROOM_PAUSE);
+    let long = Full { pause: ROOM_PAUSE_MAX, again: Instant::now() };
+    assert_eq!(Full::after(Some(&long), Duration::ZERO).pause, ROOM_PAUSE_MAX);
+    assert_eq!(Full::after(Some(&long), ROOM_PAUSE_MAX).pause, 10 * ROOM_PAUSE_MAX);
 }
