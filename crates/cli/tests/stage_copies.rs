@@ -54,8 +54,10 @@ fn a_move_that_goes_on_reads_its_copy_before_the_source_goes() {
         let copy = if is_in_store { format!("file://{}", at("copy").display()) } else { "copy".to_owned() };
         let command = ["mv", "--foreground", "-T", name, &copy];
         assert_eq!(run(folder.path(), &command).code, 3);
-        drop(reader);
         happens(&at("copy")).expect("the copy is there");
+        // Before all of it is read.
+        assert!(run(folder.path(), &command).err.contains("is locked by"));
+        drop(reader);
         let came = run(folder.path(), &command);
         let words = "is not what was committed any more; the source was left alone";
         assert!(came.code == 3 && came.out.is_empty() && came.err.contains(words), "{name} {copy}: {came:?}");
@@ -99,6 +101,32 @@ fn a_fetched_set_is_read_again_by_the_digests_that_it_came_with() {
     assert!(refused.code == 1 && refused.err.contains("is durable and verified, but: "), "{refused:?}");
     works(folder.path(), &fetch);
     is_the_checkpoint(&at("back"));
+}
+
+#[test]
+fn a_move_that_goes_on_misses_a_manifest_that_was_damaged_and_reads_nothing_for_a_source_that_is_gone() {
+    for is_gone in [false, true] {
+        let folder = place();
+        let at = |name: &str| folder.path().join(name);
+        checkpoint(folder.path(), "set");
+        let reader = fs::File::open(at("set")).expect("opens");
+        reader.lock_shared().expect("locks");
+        let command = ["mv", "--foreground", "-T", "set", "copy"];
+        assert_eq!(run(folder.path(), &command).code, 3);
+        drop(reader);
+        fs::write(at("copy/.flashwright-manifest"), "garbage").expect("writes");
+        if is_gone {
+            fs::remove_dir_all(at("set")).expect("removes");
+            works(folder.path(), &command);
+        } else {
+            let came = run(folder.path(), &command);
+            assert!(
+                came.code == 3 && came.err.contains("(a manifest expected, something else found)"),
+                "{came:?}"
+            );
+            is_the_checkpoint(&at("set"));
+        }
+    }
 }
 
 #[test]

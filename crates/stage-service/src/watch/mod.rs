@@ -13,6 +13,7 @@ mod asked;
 pub mod finder;
 pub mod list;
 pub mod pattern;
+mod room;
 pub mod set;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use rustix::fs::{Mode, OFlags};
 use self::asked::Asked;
 pub use self::finder::{Finder, Found, Timing};
 pub use self::pattern::Pattern;
+use self::room::Full;
 use self::set::Set;
 use crate::desk::{Desk, submit_or_retry};
 use crate::error::ServiceError;
@@ -98,10 +100,6 @@ pub enum Happened {
     Note(String),
 }
 
-/// The first pause before a server without room is asked again, and the longest, but for sets that it takes long to look at.
-const ROOM_PAUSE: Duration = Duration::from_millis(500);
-const ROOM_PAUSE_MAX: Duration = Duration::from_secs(30);
-
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Tells whether what a request asks for is at its destination, whole and right; the jobs are all that are known.
@@ -122,22 +120,6 @@ pub struct Watch<'a> {
     early: Vec<Happened>,
     /// The server had no room when it was asked last.
     full: Option<Full>,
-}
-
-/// A server without room is asked again after a while.
-#[derive(Debug)]
-struct Full {
-    pause: Duration,
-    again: Instant,
-}
-
-impl Full {
-    /// A look at a set may read all of it: the pause is many times as long as it took, and grows.
-    fn after(before: Option<&Self>, took: Duration) -> Self {
-        let longer = before.map_or(Duration::ZERO, |full| 2 * full.pause);
-        let pause = longer.clamp(ROOM_PAUSE, ROOM_PAUSE_MAX).max(10 * took);
-        Self { pause, again: Instant::now() + pause }
-    }
 }
 
 /// What of a set was handed in.
@@ -226,15 +208,17 @@ impl<'a> Watch<'a> {
         let mut found = self.finder.next(most)?.into_iter();
         happened.extend(self.finder.notes().into_iter().map(Happened::Note));
         while let Some(one) = found.next() {
-            if self.full.as_ref().is_some_and(|full| Instant::now() < full.again) {
+            if self.full.as_ref().is_some_and(Full::lasts) {
                 self.finder.requeue(&one.path);
                 continue;
             }
             let began = Instant::now();
             match self.obey(&one) {
-                Ok(obeyed) => {
+                // Of one that is being written the server was not asked.
+                Ok(None) => {}
+                Ok(Some(obeyed)) => {
                     self.full = None;
-                    happened.extend(obeyed);
+                    happened.push(obeyed);
                 }
                 // Whatever was broken off says nothing of the semaphore. It is found again.
                 Err(_) if self.stop.load(Ordering::Relaxed) => self.finder.requeue(&one.path),

@@ -21,6 +21,7 @@ use crate::metadata;
 use crate::names::joined;
 use crate::owned::{self, FileId, discard_inside};
 use crate::pipeline::Pipeline;
+use crate::set::Manifest;
 use crate::tier::Part;
 use crate::tree::kind_of;
 use crate::verify::{self, Reader};
@@ -466,7 +467,15 @@ impl Run<'_> {
             Ok(page.next())
         };
         let (threads, progress, stop) = (self.threads, self.progress, self.stop);
-        verify::tree(&root, &shown, algorithm, chunk_bytes, threads, progress, stop, &mut next, &Err)
+        verify::tree(&root, &shown, algorithm, chunk_bytes, threads, progress, stop, &mut next, &Err)?;
+        // One that is there and cannot be used vouches for nothing.
+        let Some(_) = Manifest::misnamed(root.as_fd(), &shown)? else { return Ok(()) };
+        Err(StageError::Corrupt {
+            path: crate::error::shown(&shown.join(manifest::NAME)),
+            offset: 0,
+            expected: "a manifest".to_owned(),
+            found: "something else".to_owned(),
+        })
     }
 }
 

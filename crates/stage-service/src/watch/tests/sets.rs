@@ -308,14 +308,14 @@ fn a_digest_that_takes_long_is_broken_off() {
     });
 }
 
-/// Refuses the jobs of one source.
-struct Refusing<'a>(&'a Still, std::sync::Mutex<Option<PathBuf>>);
+/// Refuses some jobs.
+struct Refusing<'a>(&'a Still, &'a (dyn Fn(&JobSpec) -> Option<StageError> + Sync));
 
 impl Desk for Refusing<'_> {
     fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
-        match self.1.lock().unwrap().as_deref() == spec.source.path() {
-            true => Err(StageError::invalid("is there already", "move it away")),
-            false => self.0.submit(spec),
+        match (self.1)(&spec) {
+            Some(refusal) => Err(refusal),
+            None => self.0.submit(spec),
         }
     }
 
@@ -341,18 +341,23 @@ impl Desk for Refusing<'_> {
 fn if_one_job_of_a_set_is_refused_those_before_it_are_given_up() {
     let (folder, still) = (two_files_and_their_list(), Still::default());
     let at = |name: &str| folder.path().join(name);
-    let desk = Refusing(&still, Some(at("b")).into());
+    let is_taken = AtomicBool::new(true);
+    let refuses = |spec: &JobSpec| {
+        let is_it = is_taken.load(Ordering::Relaxed) && spec.source.path() == Some(&*at("b"));
+        is_it.then(|| StageError::invalid("is there already", "move it away"))
+    };
+    let desk = Refusing(&still, &refuses);
     let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
     assert!(matches!(next(&mut watch), Happened::Refused { .. }));
     assert_eq!(still.status(Some(1)).unwrap()[0].state, State::Cancelled);
     assert!(watch.is_idle());
-    *desk.1.lock().unwrap() = None;
+    is_taken.store(false, Ordering::Relaxed);
     renamed_into_place(&at("x.done"), "a\nb\n");
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [2, 3]));
     // One that was under way before is not.
     still.set(3, State::Failed);
     assert!(matches!(next(&mut watch), Happened::Failed { job: 3, .. }));
-    *desk.1.lock().unwrap() = Some(at("b"));
+    is_taken.store(true, Ordering::Relaxed);
     renamed_into_place(&at("x.done"), "a\nb\n");
     assert!(matches!(next(&mut watch), Happened::Refused { .. }));
     assert_eq!(still.status(Some(2)).unwrap()[0].state, State::Queued);
@@ -561,45 +566,22 @@ fn a_watch_that_is_to_stop_begins_nothing_more_and_refuses_nothing() {
     }
 }
 
-/// Has no room at first, or none for more than one job.
-struct Crowded<'a>(&'a Still, AtomicBool, AtomicBool);
-
-impl Desk for Crowded<'_> {
-    fn submit(&self, spec: JobSpec) -> Result<JobId, StageError> {
-        let is_second = self.2.load(Ordering::Relaxed) && !self.0.specs().is_empty();
-        if self.1.load(Ordering::Relaxed) || is_second {
-            let busy = StageError::Busy { what: "1 job is under way".to_owned(), hint: "wait".to_owned() };
-            return Err(crate::ServiceError::Answered(Box::new(Why::of(&busy))).into());
-        }
-        self.0.submit(spec)
-    }
-
-    fn status(&self, id: Option<JobId>) -> Result<Vec<JobStatus>, StageError> {
-        self.0.status(id)
-    }
-
-    fn wait(&self, id: JobId, level: Level, most: Option<Duration>) -> Result<JobStatus, StageError> {
-        self.0.wait(id, level, most)
-    }
-
-    fn cancel(&self, id: JobId) -> Result<JobStatus, StageError> {
-        self.0.cancel(id)
-    }
-
-    fn retry(&self, id: JobId) -> Result<JobStatus, StageError> {
-        self.0.retry(id)
-    }
+fn no_room() -> StageError {
+    let busy = StageError::Busy { what: "1 job is under way".to_owned(), hint: "wait".to_owned() };
+    crate::ServiceError::Answered(Box::new(Why::of(&busy))).into()
 }
 
 #[test]
 fn a_server_without_room_is_asked_again() {
     let (folder, still) = (two_files_and_their_list(), Still::default());
-    let desk = Crowded(&still, true.into(), false.into());
+    let is_full = AtomicBool::new(true);
+    let refuses = |_: &JobSpec| is_full.load(Ordering::Relaxed).then(no_room);
+    let desk = Refusing(&still, &refuses);
     let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
     let note = "1 job is under way; the watch waits for room".to_owned();
     assert_eq!(next(&mut watch), Happened::Note(note.clone()));
     assert!(!watch.is_idle());
-    desk.1.store(false, Ordering::Relaxed);
+    is_full.store(false, Ordering::Relaxed);
     assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
     assert_eq!(watch.failures(), 0);
 }
@@ -609,7 +591,11 @@ fn a_server_without_room_is_asked_again() {
 fn a_set_that_is_handed_in_in_part_is_followed_and_not_retried() {
     for end in [State::Done, State::Failed] {
         let (folder, still) = (two_files_and_their_list(), Still::default());
-        let desk = Crowded(&still, false.into(), true.into());
+        let is_full = AtomicBool::new(true);
+        // For more than one job.
+        let refuses =
+            |_: &JobSpec| (is_full.load(Ordering::Relaxed) && !still.specs().is_empty()).then(no_room);
+        let desk = Refusing(&still, &refuses);
         let mut watch = watch_to(Path::new("/slow"), folder.path(), &desk, false, &|_, _| unreachable!());
         assert!(matches!(next(&mut watch), Happened::Note(_)));
         assert_eq!(still.specs().len(), 1);
@@ -624,20 +610,9 @@ fn a_set_that_is_handed_in_in_part_is_followed_and_not_retried() {
             assert_eq!((job.state, still.specs().len(), watch.failures()), (State::Failed, 1, 1));
             continue;
         }
-        desk.2.store(false, Ordering::Relaxed);
+        is_full.store(false, Ordering::Relaxed);
         assert!(matches!(next(&mut watch), Happened::Submitted { jobs, .. } if jobs == [1, 2]));
         still.set(2, State::Done);
         assert!(matches!(next(&mut watch), Happened::Durable { jobs, .. } if jobs.len() == 2));
     }
-}
-
-#[test]
-fn the_pauses_before_a_server_without_room_is_asked_again_grow_and_are_longer_than_the_looks() {
-    let first = Full::after(None, Duration::ZERO);
-    assert_eq!(first.pause, ROOM_PAUSE);
-    let second = Full::after(Some(&first), Duration::ZERO);
-    assert_eq!(second.pause, 2 * ROOM_PAUSE);
-    let long = Full { pause: ROOM_PAUSE_MAX, again: Instant::now() };
-    assert_eq!(Full::after(Some(&long), Duration::ZERO).pause, ROOM_PAUSE_MAX);
-    assert_eq!(Full::after(Some(&long), ROOM_PAUSE_MAX).pause, 10 * ROOM_PAUSE_MAX);
 }
