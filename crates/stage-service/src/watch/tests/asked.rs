@@ -503,3 +503,19 @@ fn a_job_that_failed_after_it_was_committed_goes_on_though_its_source_is_gone() 
     assert_eq!(desk.status(Some(1)).unwrap()[0].state, State::Queued);
     assert!(at("a.done").exists());
 }
+
+/// What is at its source, or at its destination, is the next set's perhaps.
+#[test]
+fn a_job_that_failed_after_it_was_committed_is_looked_at_as_any_other_if_its_source_is_there() {
+    let scene = Scene::new();
+    renamed_into_place(&scene.at("x.done"), "a 1\nb\n");
+    submitted(&mut scene.watch(false), &[1, 2]);
+    scene.desk.set_left_over(1);
+    scene.desk.set(2, State::Failed);
+    fs::write(scene.at("a"), "new").unwrap();
+    renamed_into_place(&scene.at("x.done"), "a 1\nb\n");
+    let mut watch = scene.watch(false);
+    let Happened::Refused { why, .. } = next(&mut watch) else { panic!("it is not refused") };
+    assert!(why.message.contains("vouches for a, which has 3 bytes, not 1"), "{why:?}");
+    assert_eq!(scene.desk.status(Some(2)).unwrap()[0].state, State::Failed);
+}
