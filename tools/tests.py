@@ -296,17 +296,21 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
     parts = {name: noted(directory / name) for name in names}
     ran = {name: part for name, part in parts.items() if part}
     for name, part in ran.items():
-        for title, lines in (("left out", part["left_out"]), ("passed only at the second attempt", part["repeated"]), ("failed", part["failures"])):
-            if lines:
-                print(f"\n{name}: {title}: {len(lines)}", *lines, sep="\n  ")
-        for detail in part["details"]:
-            print(f"\n{name}: output of {detail}", end="")
+        listed(name, "left out", part["left_out"])
     slow = sorted((seconds, program) for part in ran.values() for seconds, program in part["slow"])[-SLOWEST:]
     if slow:
         print("\nwhat took longest, in seconds")
         for seconds, program in reversed(slow):
             print(f"  {seconds:6.0f}  {program}")
     print(f"\ndisk: {built(directory.parent):.1f} GiB in {directory.parent}, {shutil.disk_usage(directory).free / 2**30:.1f} GiB free")
+    # What is wrong comes last, because of a long log often only the last lines are kept.
+    for name, part in ran.items():
+        for detail in part["details"]:
+            print(f"\n{name}: output of {detail}", end="")
+    for name, part in ran.items():
+        listed(name, "passed only at the second attempt", part["repeated"])
+    for name, part in ran.items():
+        listed(name, "failed", part["failures"])
     print(f"\n{'part':12}{'passed':>8}{'failed':>8}{'again':>7}{'left out':>10}{'minutes':>9}{'CPU':>7}")
     for name, part in parts.items():
         if part:
@@ -318,6 +322,11 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
     for name in left:
         print(f"not run: {name}: make test-{name}")
     return int(any(not part or part["exit"] for part in parts.values()))
+
+
+def listed(name: str, title: str, lines: list):
+    if lines:
+        print(f"\n{name}: {title}: {len(lines)}", *lines, sep="\n  ")
 
 
 def built(directory: pathlib.Path) -> float:

@@ -32,7 +32,7 @@ class Lab:
         self.scenario = "lab"
         self.passed, self.failed, self.skipped = 0, 0, 0
         self.again = 0  # scenarios that were made a second time
-        self.spoilt = False  # whether the next scenario must not trust what this one left
+        self.spoilt = False  # whether the next scenario must not trust what this one left, or needs a machine of another kind
 
     def tally(self):
         return [self.passed, self.failed, self.skipped, self.again]

@@ -4,7 +4,9 @@ The truth is set: a drive gives so many requests a second, so that four drives w
 the best, with either scheduler.
 """
 
-IOPS = 400
+# qemu lets a tenth of a second's requests through at once before it throttles. So few, with four in flight and more, that this is
+# used up while a run has not begun to be measured, however slow the emulation is.
+IOPS = 150
 SPACE = "/payload/spaces/search.toml"
 NEAR = 0.98  # of the best figure
 PASSES = 3
