@@ -58,7 +58,7 @@ impl<'a> Ledger<'a> {
 
     /// Calls `see` with every entry.
     pub fn each(&self, see: &mut dyn FnMut(Done) -> Result<(), StageError>) -> Result<(), StageError> {
-        self.journal.each_entry(self.of, see)
+        self.journal.every_entry(self.of).try_for_each(|done| see(done?))
     }
 
     /// Records entries, durably.

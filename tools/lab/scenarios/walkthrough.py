@@ -11,9 +11,8 @@ def run(lab):
     lab.guest.limit(iops=IOPS)
     before = lab.footprint()
     lab.sh("rm -rf /state/walk && mkdir -p /state/walk && cp -r /payload/examples /state/walk/")
-    # The page's sweep with half of its passes, and runs of a third: its commands are tried here, not its figures.
-    for given, short in (("passes = 4", "passes = 2"), ('runtime = "0.5s"', 'runtime = "0.2s"'), ('ramp_time = "0.2s"', 'ramp_time = "0.1s"')):
-        lab.sh(f"grep -q '^{given}$' /state/walk/examples/node.toml && sed -i 's/^{given}$/{short}/' /state/walk/examples/node.toml")
+    # The page's sweep with half of its passes: its commands are tried here, not its figures.
+    lab.sh("grep -q '^passes = 4$' /state/walk/examples/node.toml && sed -i 's/^passes = 4$/passes = 2/' /state/walk/examples/node.toml")
     with open(PAGE, encoding="utf-8") as page:
         commands = re.findall(r"^\$ (.*)$", page.read(), re.MULTILINE)
     lab.require("the page has commands", len(commands) > 8, f"{len(commands)}")

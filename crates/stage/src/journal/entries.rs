@@ -13,6 +13,40 @@ use crate::error::StageError;
 use crate::fault::{self, Moment, comes_to};
 use crate::job::JobId;
 
+/// Entries of a job, one after another. Whoever asks after the last is told once more that there is none, so that several threads
+/// may ask for their next.
+pub struct EveryEntry<'a> {
+    journal: &'a Journal,
+    of: Entries,
+    /// The last one that was read.
+    after: Option<PathBuf>,
+    page: std::vec::IntoIter<Done>,
+}
+
+impl Iterator for EveryEntry<'_> {
+    type Item = Result<Done, StageError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(done) = self.page.next() {
+            return Some(Ok(done));
+        }
+        let after = self.after.as_deref();
+        let page = self
+            .journal
+            .query("which files are done", |connection| page_after(connection, self.of, after, PAGE));
+        match page {
+            Ok(page) => {
+                if let Some(last) = page.last() {
+                    self.after = Some(last.entry.path.0.clone());
+                }
+                self.page = page.into_iter();
+                self.page.next().map(Ok)
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
 impl Journal {
     /// Entries that are durable and verified.
     pub fn record(&self, of: impl Into<Entries>, done: &[Done]) -> Result<(), StageError> {
@@ -76,14 +110,9 @@ impl Journal {
         })
     }
 
-    /// Up to `most` entries whose paths sort after `after`, in the order of their bytes.
-    pub fn entries_after(
-        &self,
-        of: impl Into<Entries>,
-        after: Option<&Path>,
-        most: usize,
-    ) -> Result<Vec<Done>, StageError> {
-        self.query("which files are done", |connection| page_after(connection, of.into(), after, most))
+    /// All entries, in the order of the bytes of their paths, of which some thousand are in memory at a time.
+    pub fn every_entry(&self, of: impl Into<Entries>) -> EveryEntry<'_> {
+        EveryEntry { journal: self, of: of.into(), after: None, page: Vec::new().into_iter() }
     }
 
     /// Up to `most` entries whose paths sort before `before`, the last first.
@@ -102,25 +131,6 @@ impl Journal {
             let before = before.map(|path| path.as_os_str().as_bytes());
             query.query_map(params![job, compared, before, most as i64], done_of)?.collect()
         })
-    }
-
-    /// Calls `see` with every entry, in the order of the bytes of their paths.
-    ///
-    /// # Errors
-    /// Those of `see`; the database cannot be read.
-    pub fn each_entry(
-        &self,
-        of: impl Into<Entries>,
-        see: &mut dyn FnMut(Done) -> Result<(), StageError>,
-    ) -> Result<(), StageError> {
-        let of = of.into();
-        let mut after: Option<PathBuf> = None;
-        loop {
-            let page = self.entries_after(of, after.as_deref(), PAGE)?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = Some(last.entry.path.0.clone());
-            page.into_iter().try_for_each(&mut *see)?;
-        }
     }
 
     /// How many entries there are.
@@ -219,5 +229,48 @@ impl Journal {
             }
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::{Entry, Kind};
+    use crate::names::PathText;
+
+    #[test]
+    fn every_entry_comes_once_and_then_none_however_often_is_asked() {
+        let state = tempfile::tempdir().unwrap();
+        let journal = Journal::open(state.path()).unwrap();
+        let job: JobId = 1;
+        // With a full page, one that is not, and one that only the next question finds empty.
+        for count in [0, 1, PAGE, PAGE + 1] {
+            let source = Identity { ino: 1, size: 0, mtime: (0, 0), ctime: (0, 0), nlink: 1 };
+            let done: Vec<_> = (0..count)
+                .map(|number| {
+                    let path = PathText(format!("{number:05}").into());
+                    let entry = Entry {
+                        path,
+                        kind: Kind::Directory,
+                        size: 0,
+                        mode: 0o755,
+                        uid: 0,
+                        gid: 0,
+                        mtime_s: 0,
+                        mtime_ns: 0,
+                        digest: None,
+                        chunks: Vec::new(),
+                        target: None,
+                        link_to: None,
+                    };
+                    Done::new(entry, source)
+                })
+                .collect();
+            journal.record(job, &done).unwrap();
+            let mut entries = journal.every_entry(job);
+            let read: Vec<_> = entries.by_ref().map(Result::unwrap).collect();
+            assert!(read == done, "{} of {count}", read.len());
+            assert!((0..3).all(|_| entries.next().is_none()), "of {count} some come again");
+        }
     }
 }

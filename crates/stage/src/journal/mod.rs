@@ -141,7 +141,7 @@ impl Journal {
         peek(state, |connection| rows(connection, None))
     }
 
-    /// Entries of a job in the journal of such a state directory, as [`Journal::entries_after`] has them.
+    /// Entries of a job in the journal of such a state directory, as [`Journal::every_entry`] has them: up to `most` after the path `after`.
     pub fn peek_entries(
         state: &Path,
         id: JobId,

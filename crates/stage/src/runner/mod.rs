@@ -474,12 +474,7 @@ impl Run<'_> {
             count.store(0, std::sync::atomic::Ordering::Relaxed);
         }
         match destination.read_back(self, row) {
-            Ok(()) => {
-                let [done, all] = [&self.progress.files_done, &self.progress.files_total]
-                    .map(|count| count.load(std::sync::atomic::Ordering::Relaxed));
-                debug_assert!(done <= all, "{done} files of {all} were read: some of them twice");
-                self.count_committed().map(|()| None)
-            }
+            Ok(()) => self.count_committed().map(|()| None),
             // An earlier run may have removed some of the source, and the copy be all that is left of that.
             Err(error) if is_not_what_was_copied(&error) => Ok(Some(StageError::refused(
                 format!("{shown}: is not what was committed any more; the source was left alone: {error}"),

@@ -358,9 +358,9 @@ impl Run<'_> {
         &self,
         mut visit: impl FnMut(&Done) -> Result<(), StageError>,
     ) -> Result<(), StageError> {
-        self.journal.each_entry(self.entries(), &mut |done| {
+        self.journal.every_entry(self.entries()).try_for_each(|done| {
             self.stop.check()?;
-            visit(&done)
+            visit(&done?)
         })
     }
 
@@ -449,23 +449,8 @@ impl Run<'_> {
             Mode::empty(),
         )
         .map_err(|error| StageError::io("open the directory", &shown, error))?;
-        let mut page = Vec::new().into_iter();
-        let mut after: Option<PathBuf> = None;
-        let mut has_ended = false;
-        let mut next = || {
-            if let Some(done) = page.next() {
-                return Ok(Some(done));
-            }
-            // Each thread asks until it is told that there is no more.
-            if has_ended {
-                return Ok(None);
-            }
-            let entries = self.journal.entries_after(self.entries(), after.as_deref(), PAGE)?;
-            after = entries.last().map(|done| done.entry.path.0.clone());
-            has_ended = after.is_none();
-            page = entries.into_iter().map(|done| done.entry).collect::<Vec<_>>().into_iter();
-            Ok(page.next())
-        };
+        let mut entries = self.journal.every_entry(self.entries());
+        let mut next = || Ok(entries.next().transpose()?.map(|done| done.entry));
         let (threads, progress, stop) = (self.threads, self.progress, self.stop);
         verify::tree(&root, &shown, algorithm, chunk_bytes, threads, progress, stop, &mut next, &Err)?;
         // One that is there and cannot be used vouches for nothing.

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 
 use super::Run;
 use super::find::Source;
-use super::publish::PAGE;
 use crate::calls;
 use crate::error::{StageError, shown};
 use crate::fault::{Check, enforced};
@@ -132,22 +131,16 @@ fn first_change(
         return Ok(changed);
     }
     let root = source.open_root()?;
-    let mut after: Option<PathBuf> = None;
-    loop {
-        let page = journal.entries_after(of, after.as_deref(), PAGE)?;
-        let Some(last) = page.last() else { return Ok(None) };
-        after = Some(last.entry.path.0.clone());
-        for done in page {
-            let path = done.entry.path.0;
-            let opened = calls::open_beneath(root.as_fd(), &path, OFlags::PATH, Mode::empty());
-            let gone = opened.is_err_and(|error| {
-                matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR))
-            });
-            if gone && !path.as_os_str().is_empty() {
-                return Ok(Some((path, "it is gone")));
-            }
+    for done in journal.every_entry(of) {
+        let path = done?.entry.path.0;
+        let opened = calls::open_beneath(root.as_fd(), &path, OFlags::PATH, Mode::empty());
+        let gone = opened
+            .is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::NOTDIR)));
+        if gone && !path.as_os_str().is_empty() {
+            return Ok(Some((path, "it is gone")));
         }
     }
+    Ok(None)
 }
 
 fn change(done: &Done, kind: Kind, now: &Identity, listed: bool, extent: Extent) -> Option<&'static str> {

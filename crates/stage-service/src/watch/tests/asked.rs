@@ -504,7 +504,7 @@ fn a_job_that_failed_after_it_was_committed_goes_on_though_its_source_is_gone() 
     assert!(at("a.done").exists());
 }
 
-/// What is at its source, or at its destination, is the next set's perhaps.
+/// What is at its source is the next set's perhaps.
 #[test]
 fn a_job_that_failed_after_it_was_committed_is_looked_at_as_any_other_if_its_source_is_there() {
     let scene = Scene::new();
