@@ -47,6 +47,7 @@ DOCUMENTATION = re.compile(r"\s+Doc-tests (.+)")
 CARGO = re.compile(r"test result: \S+ (\d+) passed; (\d+) failed; .* finished in ([0-9.]+)s")
 FAILED = re.compile(r"test (.+) \.\.\. FAILED|FAILED (.+)|FAIL +(.+)")
 REPEATED = re.compile(r" +(\w+): once more, on a new machine")
+ENDED = re.compile(r" +(\w+): \d+ s \(\d+ s of CPU time\)")
 LAB = re.compile(r"lab: (\d+) ok, (\d+) failed, .*")
 PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-9.]+s")
 # What random tests take their cases from (.cargo/config.toml).
@@ -66,6 +67,7 @@ class Part:
     def __init__(self):
         self.passed, self.failed, self.failures, self.left_out, self.slow, self.repeated, self.details = 0, 0, [], [], [], [], []
         self.test = self.program = ""
+        self.once = {}  # failures of scenarios that are made a second time, until that ends
         self.is_shown = True
         self.began = time.monotonic()
 
@@ -110,8 +112,12 @@ class Part:
         elif text.startswith("ok  "):
             self.passed += 1
         elif found := REPEATED.fullmatch(text):
-            self.failures = [failure for failure in self.failures if not failure.startswith(f"{found[1]}: ")]
-            self.repeated.append(found[1])
+            of = f"{found[1]}: "
+            self.once[found[1]] = [failure for failure in self.failures if failure.startswith(of)]
+            self.failures = [failure for failure in self.failures if not failure.startswith(of)]
+        elif (found := ENDED.fullmatch(text)) and self.once.pop(found[1], None):
+            if not any(failure.startswith(f"{found[1]}: ") for failure in self.failures):
+                self.repeated.append(found[1])
         elif found := LAB.fullmatch(text):
             self.passed, self.failed = int(found[1]), int(found[2])
 
@@ -136,6 +142,10 @@ class Part:
             self.details.append(f"{name}\n" + "".join(outcome.lines[begins:][-DETAIL_LINES:]))
 
     def note(self, path: pathlib.Path, code: int) -> int:
+        # What was begun a second time and did not come to its end.
+        self.failures = [failure for failures in self.once.values() for failure in failures] + self.failures
+        if code != 0 and not self.failures:
+            self.read(f"FAIL {path.name}: exit code {code}, and nothing that failed has a name\n")
         path.write_text(json.dumps({
             "exit": code, "seconds": time.monotonic() - self.began, "cpu": children_cpu(), "passed": self.passed, "failed": self.failed,
             "failures": self.failures, "left_out": list(dict.fromkeys(self.left_out)), "slow": self.slow, "repeated": self.repeated,
@@ -307,10 +317,9 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
     for name, part in ran.items():
         for detail in part["details"]:
             print(f"\n{name}: output of {detail}", end="")
-    for name, part in ran.items():
-        listed(name, "passed only at the second attempt", part["repeated"])
-    for name, part in ran.items():
-        listed(name, "failed", part["failures"])
+    for title, key in (("passed only at the second attempt", "repeated"), ("failed", "failures")):
+        for name, part in ran.items():
+            listed(name, title, part[key])
     print(f"\n{'part':12}{'passed':>8}{'failed':>8}{'again':>7}{'left out':>10}{'minutes':>9}{'CPU':>7}")
     for name, part in parts.items():
         if part:

@@ -32,9 +32,9 @@ import lab as laboratory  # noqa: E402
 # other settings.
 FIRST = ["smoke", "refusals", "zoned", "layouts", "commands", "protection"]
 # What mostly waits, for its drives or for limits that are set: each line in a machine of its own beside the first.
-ASIDE = [["stage", "nfs"], ["walkthrough", "search"], ["table1"]]
+ASIDE = [["stage", "nfs"], ["walkthrough"], ["table1"]]
 # What is measured depends on what a host gives to the emulator of the drives: these begin when the machines beside have ended.
-ALONE = ["scaling", "ordering", "limits"]
+ALONE = ["search", "scaling", "ordering", "limits"]
 SCENARIOS = FIRST + [name for line in ASIDE for name in line] + ALONE
 
 
@@ -43,7 +43,7 @@ def main():
     modules = {name: importlib.import_module(f"scenarios.{name}") for name in arguments.only or SCENARIOS}
     if arguments.list:
         for name, module in modules.items():
-            print(f"{name:10} {module.__doc__.splitlines()[0]}")
+            print(f"{name:11} {module.__doc__.splitlines()[0]}")
         return 0
     started = time.monotonic()
     try:
@@ -65,8 +65,9 @@ def main():
             twice(lab, name, modules[name])
         for other in beside:
             other.add_to(lab)
-        for name in [] if arguments.only else ALONE:
-            twice(lab, name, modules[name])
+        if arguments.only is None:
+            for name in ALONE:
+                twice(lab, name, modules[name])
     finally:
         for other in beside:
             other.end()
@@ -124,8 +125,13 @@ def parse():
     parser.add_argument("--tally", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--output", metavar="DIR", help="where reports made in the guest are kept")
     arguments = parser.parse_args()
+    if arguments.binary and not (os.path.isfile(arguments.binary) and os.access(arguments.binary, os.X_OK)):
+        parser.error(f"--binary {arguments.binary}: is no program (make build-debug makes one)")
     if arguments.output:
-        os.makedirs(arguments.output, exist_ok=True)
+        try:
+            os.makedirs(arguments.output, exist_ok=True)
+        except OSError as error:
+            parser.error(f"--output {arguments.output}: {error.strerror}; a directory is needed")
     return arguments
 
 
@@ -137,9 +143,9 @@ def twice(lab, name, module):
     if lab.failed > before[1]:
         print(f"     {name}: once more, on a new machine", flush=True)
         lab.set_tally(before)
-        lab.again += 1
         lab.guest.cut_power()
         perform(lab, name, module)
+        lab.again += lab.failed == before[1]
 
 
 def perform(lab, name, module):
@@ -159,7 +165,7 @@ def perform(lab, name, module):
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         # A document without a field that it should have is a failure like any other; the rest still runs.
         lab.check("the scenario can be carried out", False, "".join(traceback.format_exception(error)))
-    print(f"     {name}: {time.monotonic() - started:.0f} s, of CPU time {lab.guest.cpu_s() - cpu:.0f} s", flush=True)
+    print(f"     {name}: {time.monotonic() - started:.0f} s ({lab.guest.cpu_s() - cpu:.0f} s of CPU time)", flush=True)
 
 
 def shell(lab):

@@ -32,11 +32,11 @@ DRIVE_BYTES = 384 << 20  # mkfs.xfs makes nothing below 300 MiB
 STATE_BYTES = 1 << 30
 MEMORY_MIB = 2048
 BOOT_TIMEOUT_S = 300  # a host that others use takes as long for what else takes ten seconds
-# Without what costs most under emulation: moves of single bytes by `rep`, and checks that end a block of translated code.
-CPU = "max,-erms,-fsrm,-smap,-smep,-la57,-pku,-umip"
+# Without `erms` the kernel copies and clears memory by words: under emulation each step of `rep movsb` takes as long as one of `rep movsq`.
+CPU = "max,-erms,-fsrm"
 # Without `no_timer_check` the kernel panics when the host lets it wait for its first timer interrupts. A program that has other
 # addresses each time is translated each time: it takes twice as long to start.
-KERNEL = "no_timer_check norandmaps mitigations=off"
+KERNEL_ARGUMENTS = "no_timer_check norandmaps"
 # The largest request that qemu's NVMe takes in one piece is 512 KiB; larger ones count as several.
 
 
@@ -70,18 +70,20 @@ class Guest:
         self.kernel, self.initramfs = kernel, initramfs
         self.process = self.agent = self.monitor = None
         self.forgetful = []  # drives with a volatile write cache, instead of the sixteen
-        self.used = 0.0  # seconds of CPU time of machines that have ended
         self.directory = tempfile.mkdtemp(prefix="flashwright-lab-")
         self.payload = os.path.join(self.directory, "payload")
-        self.pack(binary)
-        self.fresh_disks()
+        try:
+            self.pack(binary)
+            self.fresh_disks()
+        except BaseException:
+            self.close()
+            raise
 
     def pack(self, binary):
-        """The program, its libraries, and what it reads, as a file system that the guest mounts: of a hundred megabytes a boot reads
-        some ten."""
+        """The program, its libraries, and what it reads, as a file system that the guest mounts: of a hundred megabytes it reads a part."""
         with tempfile.TemporaryDirectory(dir=self.directory) as tree:
             stripped = os.path.join(tree, "flashwright")
-            # Line tables are two thirds of it.
+            # Symbols and line tables are more than half of it.
             kit.run("strip", "-o", stripped, binary)
             for library in kit.libraries(stripped):
                 shutil.copy(library, tree)
@@ -114,14 +116,15 @@ class Guest:
         """qemu's command line; `arguments` are further ones of the kernel's, `queue_pairs` the pairs of queues of a drive, `formats`
         by drive how its namespace is formatted, in qemu's words, where that is not as usual."""
         words = [kit.which("qemu-system-x86_64"), "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", CPU, "-smp", "2",
-                 # The firmware is to leave the drives alone: its driver reads the first block of each, and takes no account of metadata,
-                 # which then come over its own memory. With a busy host beside it, that machine does not boot.
+                 # The firmware is to leave the drives alone. Its driver reads the first block of each and names no place for metadata:
+                 # they come to address 0, over the interrupt vectors, and the next tick of the timer leads nowhere.
                  "-boot", "strict=on",
                  "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot", "-nic", "none",
-                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init {KERNEL} {arguments}",
+                 "-kernel", self.kernel, "-initrd", self.initramfs, "-append", f"console=ttyS0 quiet panic=-1 rdinit=/init {KERNEL_ARGUMENTS} {arguments}",
                  "-chardev", f"file,id=console,path={self.path('console')},append=on", "-serial", "chardev:console",
                  "-chardev", f"socket,id=monitor,path={self.path('monitor.sock')}", "-mon", "chardev=monitor,mode=control",
-                 # Each port has two queues with eventfds, which qemu polls in each round: 31 ports, unless it is told.
+                 # Each port has two queues with eventfds, which qemu polls in each round: 31 ports, unless it is told. The first is a
+                 # console's.
                  "-device", "virtio-serial-pci,max_ports=2", "-chardev", f"socket,id=agent,path={self.path('agent.sock')}",
                  "-device", "virtserialport,chardev=agent,name=agent"]
         # A flush in there need not reach the host's disk, which others use: a power cut here ends a process, not the host.
@@ -160,12 +163,15 @@ class Guest:
         return time.monotonic() - started
 
     def cpu_s(self):
-        """Seconds of CPU time that all machines so far have taken, the running one included."""
-        used = self.used
-        if self.process is not None:
+        """Seconds of CPU time of the machine that runs and of all processes that have ended: a difference says what lies between."""
+        # One that ended by itself may have been waited for (`console`) and be among those that have ended.
+        if self.process is None or self.process.returncode is not None:
+            running = 0
+        else:
             with open(f"/proc/{self.process.pid}/stat") as file:
-                used += sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
-        return used
+                running = sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+        ended = os.times()
+        return running / os.sysconf("SC_CLK_TCK") + ended.children_user + ended.children_system
 
     def listen(self, name):
         path = self.path(f"{name}.sock")
@@ -191,8 +197,13 @@ class Guest:
         """Runs a shell script in the guest."""
         self.number += 1
         encoded = base64.b64encode(script.encode()).decode()
-        self.agent.send(f"{self.number} {encoded}\n")
-        code, out, errors = self.receive(self.number, timeout, script)
+        try:
+            self.agent.send(f"{self.number} {encoded}\n", self.console)
+            code, out, errors = self.receive(self.number, timeout, script)
+        except Dead:
+            # Whoever tidies up on the way out finds no machine, and the reason stays what it was.
+            self.cut_power()
+            raise
         return Answer(script, code, out, errors)
 
     def receive(self, number, timeout, what):
@@ -234,7 +245,6 @@ class Guest:
         what chance (`luck`, a `random.Random`) has them keep; returns how many bytes were at stake on each."""
         if self.process is None:
             return []
-        self.used = self.cpu_s()
         self.process.kill()
         self.process.wait()
         for connection in (self.agent, self.monitor):
@@ -257,9 +267,12 @@ class Lines:
     def __init__(self, connection):
         self.connection, self.rest = connection, b""
 
-    def send(self, text):
+    def send(self, text, context=lambda: ""):
         self.connection.settimeout(None)
-        self.connection.sendall(text.encode())
+        try:
+            self.connection.sendall(text.encode())
+        except OSError as error:
+            raise Dead(f"the guest ended before: {text[:80]}\n{context()}") from error
 
     def line(self, timeout, what, context=lambda: ""):
         """The next line; `what` was waited for, and `context` is what to show when it does not come."""
@@ -294,7 +307,7 @@ class Monitor(Lines):
         self.execute("qmp_capabilities")
 
     def execute(self, command, **arguments):
-        self.send(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+        self.send(json.dumps({"execute": command, "arguments": arguments}) + "\n", self.context)
         while True:
             answer = json.loads(self.line(60, command, self.context))
             if "error" in answer:

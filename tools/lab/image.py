@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 
 import kit
 
@@ -31,6 +32,7 @@ EXT_NAMES = ["mke2fs"]
 NFS_NAMES = ["mount.nfs4", "umount.nfs", "umount.nfs4"]
 # What sunrpc's programs look names up in.
 DATABASES = ["mke2fs.conf", "netconfig", "protocols", "rpc", "services"]
+KEPT_S = 7 * 24 * 3600  # an image that nobody has used for so long goes
 
 
 def build():
@@ -45,8 +47,10 @@ def build():
             plant(tree, kernel_dir, release)
             pack(tree, name)
         for old in glob.glob(os.path.join(cache, "initramfs-*.zst")):
-            if old != name:
+            # One that was used of late may be another tree's, whose machines boot from it.
+            if time.time() - os.path.getmtime(old) > KEPT_S:
                 os.unlink(old)
+    os.utime(name)
     return os.path.join(kernel_dir, "boot", f"vmlinuz-{release}"), name
 
 
@@ -93,7 +97,8 @@ def fingerprint(release):
     # The loader and the C library, which have to be those that come with the binary.
     files += kit.libraries(kit.which("mkfs.ext4"))
     for path in files:
-        state.update(path.encode())
+        # Not where this tree lies: another one beside it has the same image.
+        state.update(os.path.basename(path).encode())
         with open(path, "rb") as file:
             state.update(file.read())
     return state.hexdigest()[:16]
