@@ -1,7 +1,7 @@
 """NVMe namespaces whose blocks have metadata: protection information made and checked by the controller, and by the program.
 
 The drive checks tags by itself as well, by qemu's own code: what passes is right for both. Formats with metadata behind the data
-of each block and in a buffer of its own, with guards of 16 and of 64 bits, of types 1 to 3. What is spoilt, on the drive or
+of each block and in a buffer of its own, with guards of 16 and of 64 bits, of types 1 to 3. What changes, on the drive or
 by another application, is found; what nothing was said of is refused, and not written.
 """
 
@@ -50,7 +50,7 @@ def run(lab):
         moved(lab, index, format, blocks, kind)
     for index in (0, 1):
         verified(lab, index)
-        spoilt(lab, index)
+        changed_blocks(lab, index)
     not_possible(lab)
 
 
@@ -98,7 +98,7 @@ def verified(lab, index):
         lab.check(f"{format}: blocks that hold their tags are not verified as well, and why is said", answer.code == 2 and "protection information" in answer.err, str(answer))
 
 
-def spoilt(lab, index):
+def changed_blocks(lab, index):
     format, _, block, *_ = FORMATS[index]
     at = f"offset={5 * block}"
     # Another application writes the sixth block.
