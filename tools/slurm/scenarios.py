@@ -307,12 +307,11 @@ def hurried_teardown(cluster: Cluster):
 def controller_killed(cluster: Cluster):
     """kill -9 of slurmctld in the middle of data_in and of data_out."""
     slow, source = cluster.folder / "slow", slow_source(cluster, "killed-in")
-    cluster.set("bwlimit", "50kB/s")
+    cluster.set("bwlimit", "100kB/s")
     number = submitted(cluster, script(["pool=fast capacity=8M", f"stage_in source={source} destination=out",
                                         f"stage_out source=out destination={slow}/killed-out"], f"while [ ! -e {slow}/go ]; do sleep 0.1; done"))
     under_way(cluster, number, "staging in")
-    buffer_is_saved(cluster, number)
-    jobs_are_saved(cluster)
+    saved(cluster, number)
     cluster.kill_controller()
     under_way_by_itself(cluster, number)
     cluster.set("bwlimit", None)
@@ -321,12 +320,10 @@ def controller_killed(cluster: Cluster):
     until(lambda: is_gone(cluster, number), "the end of the buffer that was half filled")
     cluster.command("scontrol", "update", f"JobId={number}", "StartTime=now")
     state_is(cluster, number, "RUNNING")
-    # Of the buffer of the second run; there is more time for it now than while its bytes are staged out.
-    buffer_is_saved(cluster, number)
     cluster.set("bwlimit", "400kB/s")
     (slow / "go").touch()
     under_way(cluster, number, "staging out")
-    jobs_are_saved(cluster)
+    saved(cluster, number)
     cluster.kill_controller()
     under_way_by_itself(cluster, number)
     cluster.begin_controller()
@@ -341,30 +338,14 @@ def under_way_by_itself(cluster: Cluster, number: str):
     assert pathlib.Path(f"/proc/{process}/exe").exists(), "the job's server has ended with slurmctld"
 
 
-def buffer_is_saved(cluster: Cluster, number: str):
-    """Waits until slurmctld has written down that a job has a buffer: else it does not know after kill -9.
-
-    It writes every 30 s if a buffer has come since, and counts in whole seconds: one that comes in the second of a writing, after it,
-    is not missed until another comes. That other one is made here; its name tells that both are in the file.
-    """
-    time.sleep(1)
-    other = submitted(cluster, script(["pool=fast capacity=1M"], "sleep 300"))
-    state = cluster.folder / "run/state/burst_buffer_lua_state"
-    # A name in it: its length with the zero at its end, and its bytes.
-    names = [(len(name) + 1).to_bytes(4, "big") + name.encode() + b"\0" for name in (number, other)]
-
-    def are_written():
-        written = state.read_bytes() if state.exists() else b""
-        return all(name in written for name in names)
-    until(are_written, "the state of slurmctld's buffers")
-    cluster.command("scancel", other)
-    gone(cluster, other)
-
-
-def jobs_are_saved(cluster: Cluster):
-    """Waits until slurmctld has written down how all jobs stand. They are written at once: a later one tells it of those before."""
-    jobs, mark = cluster.folder / "run/state/job_state", f"mark-{time.monotonic_ns()}"
+def saved(cluster: Cluster, number: str):
+    """Waits until slurmctld has written down how a job stands, and that it has a buffer, as it does every 30 s: else it does not know after kill -9."""
+    state, jobs, mark = cluster.folder / "run/state/burst_buffer_lua_state", cluster.folder / "run/state/job_state", f"mark-{time.monotonic_ns()}"
+    # All jobs are written at once: a later one tells it of this one.
     later = submitted(cluster, "#!/bin/bash\n", "--hold", f"--job-name={mark}")
+    # A name in it: its length with the zero at its end, and its bytes.
+    name = (len(number) + 1).to_bytes(4, "big") + number.encode() + b"\0"
+    until(lambda: state.exists() and name in state.read_bytes(), "the state of slurmctld's buffers")
     until(lambda: jobs.exists() and mark.encode() in jobs.read_bytes(), "the state of slurmctld's jobs")
     cluster.command("scancel", later)
 
