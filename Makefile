@@ -51,11 +51,12 @@ DEBUG_BINARY = $(TARGET)/debug/flashwright
 build-debug:
 	$(QUICK) $(CARGO) build --workspace --bins --examples --locked
 
-# All of them run whatever fails, and what was left out, or not asked for, is said at the end.
+# A failure of one part is not to hide another, nor what was left out; nor what was not asked for.
 ALL = build lint lab hostile package slurm postgres python torch mpi cargo
 PARTS = build cargo hostile python
 test: test-tools ## Run all tests; as root on Debian, install what they use first
-	@python3 tools/tests.py all $(NOTES) $(MAKE) $(PARTS) -- $(filter-out $(PARTS),$(ALL))
+	@rm -rf $(NOTES); python3 tools/tests.py space $(TARGET); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
+	python3 tools/tests.py summary $(NOTES) $(PARTS) -- $(filter-out $(PARTS),$(ALL))
 
 minutes: ## Write how long each part of the last tests took into docs/testing.md
 	python3 tools/tests.py minutes $(NOTES) docs/testing.md
@@ -198,10 +199,10 @@ test-torch: ## Test checkpoints of PyTorch, on the CPU and with gloo, in an envi
 	$(NOTED) $(TORCH)/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(TORCH)/scratch python/tests/dcp
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
-	$(NOTED) python3 tools/lab
+	TESTS_REPEAT=0 $(NOTED) python3 tools/lab
 
 test-lint:
-	$(NOTED) $(MAKE) --no-print-directory --keep-going lint
+	TESTS_REPEAT=0 $(NOTED) $(MAKE) --no-print-directory --keep-going lint
 
 # A step of lint, and a line of it that tools/tests.py counts.
 step = @echo '$(1)'; if $(1); then echo "ok   lint: $@"; else echo "FAIL lint: $@"; exit 1; fi

@@ -1,30 +1,27 @@
 #!/usr/bin/env python3
 """Runs tests, and says at the end how they went: all parts in one table, what failed, what was left out, what took long.
 
-    tools/tests.py all DIRECTORY MAKE PART... [-- PART...]
-                                                     runs these parts, each as `MAKE test-PART`, and prints the table of them; exit code 1 if
-                                                     one failed or never ran. Those after `--` were not asked for: they are named, with the
-                                                     command that runs them
     tools/tests.py run DIRECTORY/NAME COMMAND...     runs a part of the tests; its result is noted in DIRECTORY/NAME
     tools/tests.py crates DIRECTORY/NAME COMMAND...  the same for the programs of a `cargo test` command, several at once (tools/programs.py)
+    tools/tests.py summary DIRECTORY PART... [-- PART...]
+                                                     prints the table of these parts; exit code 1 if one failed or never ran. Those after
+                                                     `--` were not asked for: they are named, with the command that runs them
     tools/tests.py explore DIRECTORY TIME SEED COMMAND...
                                                      `crates` again and again for that time (30m), each round with another seed, the first
                                                      with SEED, if it is not empty; prints how to repeat the rounds that failed
     tools/tests.py minutes DIRECTORY FILE            writes the minutes of the parts that were noted into the table in FILE
+    tools/tests.py space DIRECTORY                   says so if the disk of DIRECTORY, where cargo builds, has no room for all parts
 
 A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passes. cargo shows what a passing test prints
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
 that are ignored, and those that pytest skips (`-rs`), are noted as well. Counted are the tests of cargo and pytest, and
 the lines `ok ...` and `FAIL ...` of our own tools; of a scenario of the lab that was repeated, those of its second attempt.
 
-Parts that wait more than they compute run beside each other (LANES). What one of them prints comes as a whole when it ends.
-
 With TESTS_REPEAT=1 what failed is run once more, with nothing beside it: of the crates the tests that failed, of another part all
 of it. What passes then is no failure, and stands in the table of its own, because it depends on time, load or luck.
 """
 
 import dataclasses
-import itertools
 import json
 import os
 import pathlib
@@ -36,7 +33,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 # The tree stays as it is.
@@ -59,12 +55,6 @@ SEEDS = ("PROPTEST_RNG_SEED", "FLASHWRIGHT_CRASH_SEED", "FLASHWRIGHT_TEST_SEED")
 REPEATS = os.environ.get("TESTS_REPEAT", "0") not in ("", "0")
 # What all parts leave in cargo's directory (docs/testing.md), and what tests take beside it while they run, in GiB.
 BUILT, BESIDE = 12, 6
-# Parts that wait more than they compute. Those of one lane run one after another, because they share something: the environments of
-# Python, or the lock of Debian's packages. Those of different lanes share nothing but the binary, and run at the same time.
-# Not slurm: beside others its `controller_killed` waited in vain for what slurmctld writes, twice of two times; alone it did not.
-LANES = (("hostile", "python", "torch"), ("package", "postgres"))
-# Parts of which no second run of all tells more: a warning stays one, and these two repeat what failed by themselves.
-NOT_REPEATED = {"lint", "lab", "cargo"}
 # Of test programs, those that are named at the end.
 SLOWEST = 10
 # Of the output of a program that failed, so many lines are printed again at the end.
@@ -79,7 +69,7 @@ class Part:
         self.test = self.program = ""
         self.once = {}  # failures of scenarios that are made a second time, until that ends
         self.is_shown = True
-        self.began = time.time()
+        self.began = time.monotonic()
 
     def read(self, line: str):
         """Counts a line, and prints it unless it is output of a test that passed."""
@@ -157,7 +147,7 @@ class Part:
         if code != 0 and not self.failures:
             self.read(f"FAIL {path.name}: exit code {code}, and nothing that failed has a name\n")
         path.write_text(json.dumps({
-            "exit": code, "began": self.began, "seconds": time.time() - self.began, "cpu": children_cpu(), "passed": self.passed, "failed": self.failed,
+            "exit": code, "seconds": time.monotonic() - self.began, "cpu": children_cpu(), "passed": self.passed, "failed": self.failed,
             "failures": self.failures, "left_out": list(dict.fromkeys(self.left_out)), "slow": self.slow, "repeated": self.repeated,
             "details": self.details}))
         return code
@@ -170,89 +160,32 @@ def children_cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def run_all(directory: pathlib.Path, make: str, names: list, left: list) -> int:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    tell_of_space(directory.parent)
-    for lanes in in_lanes(names):
-        run_lanes(make, lanes)
-        # A failure of one part is not to hide another; what failed waits until nothing runs beside it.
-        for name in itertools.chain(*lanes) if REPEATS else ():
-            repeat_part(directory / name, make, name)
-    return summary(directory, names, left)
-
-
-def in_lanes(names: list):
-    """The parts in their order, as lanes that run at the same time: where several that may do so follow each other, those."""
-    for may_be_beside, group in itertools.groupby(names, key=lambda name: any(name in lane for lane in LANES)):
-        group = list(group)
-        if may_be_beside:
-            yield [own for lane in LANES if (own := [name for name in group if name in lane])]
-        else:
-            yield from ([[name]] for name in group)
-
-
-def run_lanes(make: str, lanes: list):
-    if len(lanes) == 1:
-        for name in lanes[0]:
-            subprocess.run(part_command(make, name), check=False)
-        return
-    waiting, running = [list(lane) for lane in lanes], {}
-    print(f"beside each other: {'; '.join(', '.join(lane) for lane in lanes)}. What each prints comes when it ends.", flush=True)
-    try:
-        while any(waiting) or running:
-            for lane, names in enumerate(waiting):
-                if names and lane not in running:
-                    output = tempfile.TemporaryFile()
-                    child = subprocess.Popen(part_command(make, names.pop(0)), stdout=output, stderr=subprocess.STDOUT)
-                    running[lane] = child, output
-            time.sleep(0.1)
-            for lane, (child, output) in list(running.items()):
-                if child.poll() is not None:
-                    del running[lane]
-                    with output:
-                        output.seek(0)
-                        print(output.read().decode(errors="replace"), end="", flush=True)
-    finally:
-        for child, _ in running.values():
-            child.terminate()
-            child.wait()
-
-
-def part_command(make: str, name: str) -> list:
-    return [make, "--no-print-directory", f"test-{name}"]
-
-
-def repeat_part(note: pathlib.Path, make: str, name: str):
-    first = noted(note) or {"exit": 1, "failures": [f"{name}: ended before its tests"], "details": [], "seconds": 0, "cpu": 0}
-    if first["exit"] == 0 or name in NOT_REPEATED:
-        return
-    print(f"\nonce more: {'; '.join(first['failures'])}", flush=True)
-    note.unlink(missing_ok=True)
-    subprocess.run(part_command(make, name), check=False)
-    if not (second := noted(note)):
-        return
-    if second["exit"] == 0:
-        second["repeated"], second["details"] = first["failures"], first["details"]
-    else:
-        # Whatever failed twice, or only the second time.
-        second["failures"] = list(dict.fromkeys([*first["failures"], *second["failures"]]))
-    second["cpu"] += first["cpu"]
-    second["began"], second["seconds"] = first.get("began", second["began"]), first["seconds"] + second["seconds"]
-    note.write_text(json.dumps(second))
-
-
 def run(note: pathlib.Path, command: list) -> int:
-    part = Part()
+    first = Part()
+    code = run_once(first, command)
+    if code == 0 and not first.passed and not first.left_out and note.name != "build":
+        first.read(f"FAIL {note.name}: no test ran\n")
+        return first.note(note, 1)
+    if code == 0 or not REPEATS or not first.failures:
+        return first.note(note, code)
+    print(f"\nonce more: {' '.join(first.failures)}", flush=True)
+    second = Part()
+    second.began = first.began
+    if (again := run_once(second, command)) == 0:
+        second.repeated += first.failures
+        second.details = first.details
+        return second.note(note, 0)
+    # Whatever failed twice, or only the second time.
+    second.failures = list(dict.fromkeys([*first.failures, *second.failures]))
+    return second.note(note, again)
+
+
+def run_once(part: Part, command: list) -> int:
     # In one stream, so that a result stands behind the name of its program.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as child:
         for line in child.stdout:
             part.read(line)
-    code = child.returncode
-    if code == 0 and not part.passed and not part.left_out and note.name != "build":
-        part.read(f"FAIL {note.name}: no test ran\n")
-        code = 1
-    return part.note(note, code)
+    return child.returncode
 
 
 def run_crates(note: pathlib.Path, cargo_test: list) -> int:
@@ -350,7 +283,7 @@ def minutes(directory: pathlib.Path, file: pathlib.Path) -> int:
             line = re.sub(r"\| [^|]+ \|\n$", f"| {taken[found[1]]} |\n", line)
             written.add(found[1])
         elif line.startswith("Minutes are "):
-            total = round(together({name: parts[name] for name in taken}) / 60)
+            total = round(sum(parts[name]["seconds"] for name in taken) / 60)
             line = (f"Minutes are those of a run on {os.cpu_count()} CPUs (Linux {platform.release().split('-')[0]}, {total} minutes for "
                     f"{', '.join(name for name in sorted(taken) if round(parts[name]['seconds'] / 60))}); `make minutes` writes those of the last run.\n")
         lines.append(line)
@@ -395,20 +328,9 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
                   f"{part['seconds'] / 60:9.1f}{part['cpu'] / 60:7.1f}{verdict}")
         else:
             print(f"{name:12}{'did not run':>33}  FAILED")
-    if len(ran) > 1:
-        print(f"{'in all':45}{together(ran) / 60:9.1f}{sum(part['cpu'] for part in ran.values()) / 60:7.1f}")
     for name in left:
         print(f"not run: {name}: make test-{name}")
     return int(any(not part or part["exit"] for part in parts.values()))
-
-
-def together(parts: dict) -> float:
-    """The seconds in which at least one of these parts ran."""
-    total = ended = 0
-    for began, seconds in sorted((part["began"], part["seconds"]) for part in parts.values()):
-        total += max(0, began + seconds - max(began, ended))
-        ended = max(ended, began + seconds)
-    return total
 
 
 def listed(name: str, title: str, lines: list):
@@ -421,12 +343,14 @@ def built(directory: pathlib.Path) -> float:
     return sum(file.lstat().st_blocks for file in directory.rglob("*")) * 512 / 2**30
 
 
-def tell_of_space(directory: pathlib.Path):
+def space(directory: pathlib.Path) -> int:
     """A disk that is full ends a build after minutes, with words about whatever was written at the time."""
-    free = shutil.disk_usage(directory).free / 2**30
+    found = next(place for place in (directory, *directory.absolute().parents) if place.exists())
+    free = shutil.disk_usage(found).free / 2**30
     needed = BESIDE + max(BUILT - built(directory), 0)
     if free < needed:
-        print(f"make test: {directory.absolute()} has {free:.1f} GiB free, and all parts take {needed:.0f} GiB more: what follows may end for want of room")
+        print(f"make test: {found} has {free:.1f} GiB free, and all parts take {needed:.0f} GiB more: what follows may end for want of room")
+    return 0
 
 
 def interrupted(number, _frame):
@@ -440,11 +364,11 @@ if __name__ == "__main__":
             path = pathlib.Path(note)
             path.parent.mkdir(parents=True, exist_ok=True)
             sys.exit({"run": run, "crates": run_crates}[verb](path, command))
-        case ["all", directory, make, *names] if names:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, interrupted)
+        case ["summary", directory, *names] if names:
             cut = names.index("--") if "--" in names else len(names)
-            sys.exit(run_all(pathlib.Path(directory), make, names[:cut], names[cut + 1:]))
+            sys.exit(summary(pathlib.Path(directory), names[:cut], names[cut + 1:]))
+        case ["space", directory]:
+            sys.exit(space(pathlib.Path(directory)))
         case ["explore", directory, time_of, seed, *command] if command:
             sys.exit(explore(pathlib.Path(directory), time_of, seed, command))
         case ["minutes", directory, file]:
