@@ -56,7 +56,7 @@ REPEATS = os.environ.get("TESTS_REPEAT", "0") not in ("", "0")
 # What all parts leave in cargo's directory (docs/testing.md), and what tests take beside it while they run, in GiB.
 BUILT, BESIDE = 12, 6
 # Of test programs, those that are named at the end.
-SLOWEST = 10
+SLOWEST = 20
 # Of the output of a program that failed, so many lines are printed again at the end.
 DETAIL_LINES = 150
 
