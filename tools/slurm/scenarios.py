@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from cluster import REPOSITORY, Cluster, until
-from jobs import HOSTILE, MEBIBYTE, contents, directives, directory, gone, is_gone, make, quoted, record, script, state_is, status, submitted
+from jobs import HOSTILE, MEBIBYTE, contents, directory, gone, is_gone, make, quoted, record, script, state_is, status, submitted
 
 
 def good_job(cluster: Cluster):
