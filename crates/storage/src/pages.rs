@@ -118,6 +118,7 @@ impl Mapping {
 
     /// The first byte.
     #[must_use]
+    #[inline]
     pub fn address(&self) -> NonNull<u8> {
         self.address
     }

@@ -225,6 +225,7 @@ impl IoPriority {
 
     /// The number that system calls take, and logs hold.
     #[must_use]
+    #[inline]
     pub fn number(self) -> u16 {
         self.0
     }
