@@ -49,11 +49,13 @@ pub enum InvalidPattern {
 impl DataPattern {
     /// Whether blocks at different offsets hold different bytes.
     #[must_use]
+    #[inline]
     pub fn has_offsets(&self) -> bool {
         !self.offsets.is_empty()
     }
 
     /// Fills a block that lies at `offset`.
+    #[inline]
     pub fn fill(&self, offset: u64, block: &mut [u8]) {
         let head = self.bytes.len().min(block.len());
         block[..head].copy_from_slice(&self.at(offset)[..head]);
@@ -69,6 +71,7 @@ impl DataPattern {
     /// Compares part of a block that lies at `offset`; the part begins `from` bytes after the block. Returns what should
     /// stand at the first byte that differs, and where in the part that is.
     #[must_use]
+    #[inline]
     pub fn difference(&self, offset: u64, from: usize, part: &[u8]) -> Option<(usize, u8)> {
         let head = self.at(offset);
         let head = &head[..self.bytes.len()];
@@ -87,6 +90,7 @@ impl DataPattern {
     }
 
     /// The pattern of a block at `offset`, and zeros behind it.
+    #[inline]
     fn at(&self, offset: u64) -> [u8; MOST_BYTES] {
         let mut bytes = [0; MOST_BYTES];
         bytes[..self.bytes.len()].copy_from_slice(&self.bytes);

@@ -294,17 +294,20 @@ impl Default for Workload {
 impl Workload {
     /// The largest request, in bytes.
     #[must_use]
+    #[inline]
     pub fn max_bs(&self) -> u64 {
         self.sizes().map(|share| share.bs).max().unwrap_or(self.bs)
     }
 
     /// The smallest request, in bytes; all offsets are multiples of it.
     #[must_use]
+    #[inline]
     pub fn min_bs(&self) -> u64 {
         self.sizes().map(|share| share.bs).min().unwrap_or(self.bs)
     }
 
     /// The sizes of all requests; those of a mix's writes where they have their own as well.
+    #[inline]
     fn sizes(&self) -> impl Iterator<Item = SizeShare> {
         let one = self.bssplit.is_empty().then_some(SizeShare { bs: self.bs, percent: 100 });
         one.into_iter().chain(self.bssplit.iter().chain(&self.write_bssplit).copied())
@@ -312,6 +315,7 @@ impl Workload {
 
     /// Whether all requests have the size `bs`.
     #[must_use]
+    #[inline]
     pub fn has_one_size(&self) -> bool {
         self.bssplit.is_empty() && self.write_bssplit.is_empty()
     }
@@ -333,12 +337,14 @@ impl Workload {
 
     /// What random offsets are multiples of.
     #[must_use]
+    #[inline]
     pub fn offset_unit(&self) -> u64 {
         self.blockalign.filter(|_| self.rw.is_random()).unwrap_or(self.min_bs())
     }
 
     /// The option that says what written blocks hold, and what that is.
     #[must_use]
+    #[inline]
     pub fn pattern(&self) -> Option<(&'static str, &DataPattern)> {
         let of_verify = self.verify_pattern.as_ref().filter(|_| self.verify.is_some());
         let of_buffer = self.buffer_pattern.as_ref().map(|pattern| ("buffer_pattern", pattern));

@@ -64,7 +64,6 @@ impl Arena {
 
     /// Bytes that each buffer holds.
     #[must_use]
-    #[inline]
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }

@@ -169,7 +169,6 @@ pub unsafe trait Kernel: Clone + std::fmt::Debug + 'static {
 pub struct Linux;
 
 /// The result of a raw system call, or its `errno`.
-#[inline]
 fn checked(result: libc::c_long) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

@@ -51,7 +51,6 @@ impl Mapping {
     }
 
     /// Copies bytes out. `fd` is what was mapped.
-    #[inline]
     pub fn load(&self, fd: BorrowedFd<'_>, offset: usize, buffer: &mut [u8]) -> Result<(), BusError> {
         let length = buffer.len();
         assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "inside the mapping");
@@ -60,7 +59,6 @@ impl Mapping {
     }
 
     /// Copies bytes in. `fd` is what was mapped.
-    #[inline]
     pub fn store(&self, fd: BorrowedFd<'_>, offset: usize, buffer: &[u8]) -> Result<(), BusError> {
         let length = buffer.len();
         let inside = offset.checked_add(length).is_some_and(|end| end <= self.length);
@@ -69,7 +67,6 @@ impl Mapping {
         self.access(fd, offset, length, || unsafe { copy_racing_in(self.address.as_ptr(), offset, buffer) })
     }
 
-    #[inline]
     fn access(
         &self,
         fd: BorrowedFd<'_>,
@@ -170,7 +167,6 @@ struct Installed {
     page: usize,
 }
 
-#[inline]
 fn page_bytes() -> usize {
     INSTALLED.get().map_or(4096, |installed| installed.page)
 }

@@ -148,7 +148,6 @@ impl SharedMemory {
     /// The first byte, for handing to the kernel (registered buffers) or for tests of alignment. It
     /// must not be made a reference while anyone may write: see the module's argument.
     #[must_use]
-    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.pointer.as_ptr()
     }
@@ -169,7 +168,6 @@ impl SharedMemory {
     ///
     /// # Errors
     /// [`OutOfBounds`]; nothing was copied.
-    #[inline]
     pub fn copy_out(&self, offset: u64, buffer: &mut [u8]) -> Result<(), OutOfBounds> {
         let at = self.bounded(offset, buffer.len())?;
         // SAFETY: `bounded` puts at..at+len inside the mapping, which lives as long as `self`;
@@ -182,7 +180,6 @@ impl SharedMemory {
     ///
     /// # Errors
     /// [`OutOfBounds`]; nothing was copied.
-    #[inline]
     pub fn copy_in(&self, offset: u64, buffer: &[u8]) -> Result<(), OutOfBounds> {
         let at = self.bounded(offset, buffer.len())?;
         // SAFETY: as in `copy_out`; the mapping is writable (PROT_WRITE) for its whole life.
@@ -191,7 +188,6 @@ impl SharedMemory {
     }
 
     /// The offset as an index, if `length` bytes from there lie inside.
-    #[inline]
     fn bounded(&self, offset: u64, length: usize) -> Result<usize, OutOfBounds> {
         let inside = usize::try_from(offset)
             .ok()
@@ -262,7 +258,6 @@ fn huge_bytes_in(smaps: &str, address: usize) -> u64 {
 /// # Safety
 /// `base + at .. + buffer.len()` must be inside a live mapping that no Rust reference covers.
 #[cfg(target_arch = "x86_64")]
-#[inline]
 pub(crate) unsafe fn copy_racing_out(base: *mut u8, at: usize, buffer: &mut [u8]) {
     // SAFETY: the caller vouches for the source, the slice for the destination.
     unsafe { copy_opaque(buffer.as_mut_ptr(), base.add(at), buffer.len()) }
@@ -271,7 +266,6 @@ pub(crate) unsafe fn copy_racing_out(base: *mut u8, at: usize, buffer: &mut [u8]
 /// # Safety
 /// As for [`copy_racing_out`]; the mapping must be writable.
 #[cfg(target_arch = "x86_64")]
-#[inline]
 pub(crate) unsafe fn copy_racing_in(base: *mut u8, at: usize, buffer: &[u8]) {
     // SAFETY: the caller vouches for the destination, the slice for the source.
     unsafe { copy_opaque(base.add(at), buffer.as_ptr(), buffer.len()) }
@@ -286,7 +280,6 @@ pub(crate) use words::{copy_in as copy_racing_in, copy_out as copy_racing_out};
 /// # Safety
 /// `from..from+length` must be readable and `to..to+length` writable and the two must not overlap.
 #[cfg(target_arch = "x86_64")]
-#[inline]
 unsafe fn copy_opaque(to: *mut u8, from: *const u8, length: usize) {
     // SAFETY: `rep movsb` touches exactly rcx bytes from rsi and to rdi, both vouched for by the
     // caller; the ABI guarantees a clear direction flag, and no flag or stack is changed.

@@ -118,7 +118,6 @@ impl Mapping {
 
     /// The first byte.
     #[must_use]
-    #[inline]
     pub fn address(&self) -> NonNull<u8> {
         self.address
     }

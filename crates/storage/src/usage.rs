@@ -225,7 +225,6 @@ impl IoPriority {
 
     /// The number that system calls take, and logs hold.
     #[must_use]
-    #[inline]
     pub fn number(self) -> u16 {
         self.0
     }

@@ -27,6 +27,7 @@ impl Given {
 }
 
 impl Blocks for Given {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         let given = &self.sequence.blocks;
         let block = (u128::from(self.base) + u128::from(given[self.at])) % u128::from(self.blocks);
@@ -87,6 +88,7 @@ impl Strided {
 }
 
 impl Blocks for Strided {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         if self.visited == self.size {
             (self.visited, self.zone) = (0, (self.zone + 1) % self.zones);

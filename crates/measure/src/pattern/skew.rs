@@ -19,6 +19,7 @@ impl Scatter {
         Self { blocks, scramble: Scramble::new(blocks, &mut (seed ^ 0x5ca7_7e12)) }
     }
 
+    #[inline]
     fn at(&self, rank: u64) -> u64 {
         let mut x = rank;
         loop {
@@ -65,6 +66,7 @@ impl Zipf {
         }
     }
 
+    #[inline]
     fn rank(&mut self) -> f64 {
         loop {
             let u = self.h_last + self.rng.unit() * (self.h_first - self.h_last);
@@ -78,15 +80,18 @@ impl Zipf {
 }
 
 /// The integral of x^−θ.
+#[inline]
 fn h(x: f64, theta: f64) -> f64 {
     (x.powf(1.0 - theta) - 1.0) / (1.0 - theta)
 }
 
+#[inline]
 fn h_inverse(y: f64, theta: f64) -> f64 {
     (1.0 + y * (1.0 - theta)).powf(1.0 / (1.0 - theta))
 }
 
 impl Blocks for Zipf {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         let rank = self.rank() as u64 - 1;
         self.scatter.at(rank.min(self.scatter.blocks - 1))
@@ -115,6 +120,7 @@ impl Pareto {
 }
 
 impl Blocks for Pareto {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         let blocks = self.scatter.blocks;
         let rank = (self.rng.unit().powf(self.power) * blocks as f64) as u64;

@@ -141,6 +141,7 @@ impl Steady {
         self.again = again.into_iter();
     }
 
+    #[inline]
     fn fresh(&mut self) -> Option<u64> {
         if self.fresh_in_region == 0 {
             return None;
@@ -151,6 +152,7 @@ impl Steady {
     }
 
     /// Notes, so that each write of the region is as likely to be noted, whether a block is written again.
+    #[inline]
     fn draw(&mut self, block: u64) -> u64 {
         if self.rng.below(self.draws_left) < self.to_draw {
             self.to_draw -= 1;
@@ -162,6 +164,7 @@ impl Steady {
 }
 
 impl Blocks for Steady {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         loop {
             let next = match self.plan.defers {

@@ -33,6 +33,7 @@ impl Zoned {
 }
 
 impl Blocks for Zoned {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         let drawn = self.rng.below(100);
         let zone = self.zones.iter().find(|(end, ..)| drawn < *end);

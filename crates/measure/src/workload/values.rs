@@ -34,12 +34,14 @@ base::words! {
 impl Rw {
     /// Whether offsets are drawn at random.
     #[must_use]
+    #[inline]
     pub fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw | Self::RandTrim | Self::RandTrimWrite)
     }
 
     /// Whether each block is discarded and then written.
     #[must_use]
+    #[inline]
     pub fn trims_and_writes(self) -> bool {
         matches!(self, Self::TrimWrite | Self::RandTrimWrite)
     }

@@ -209,7 +209,6 @@ pub trait Device: Send + Sync + Debug {
 }
 
 /// Whether requests must be made by the device's own calls, and not by the kernel's on its descriptor.
-#[inline]
 pub(crate) fn is_called(device: &dyn Device) -> bool {
     device.verifies() || device.performs().is_some()
 }

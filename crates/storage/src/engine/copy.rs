@@ -38,7 +38,6 @@ impl MemoryCopy {
 }
 
 /// Does one part, of a member that is memory; bytes transferred, or `-errno`.
-#[inline]
 pub(super) fn perform(slots: &Slots, id: u32) -> i64 {
     let request = slots.part(id);
     let device = &slots.members()[request.member as usize];
@@ -83,7 +82,6 @@ impl Engine for MemoryCopy {
 
     answered_by_slots!();
 
-    #[inline]
     fn prepare(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
         match self.slots.begin(slot, op, offset, length) {
             Begun::One(part) => self.queued.push(part.id),
@@ -92,7 +90,6 @@ impl Engine for MemoryCopy {
         }
     }
 
-    #[inline]
     fn submit(&mut self, _min_complete: u32, _timeout: Option<Duration>) -> Result<(), EngineError> {
         // Taken out first: a device that panics must not have its earlier requests made twice.
         let mut queued = std::mem::take(&mut self.queued);
@@ -104,7 +101,6 @@ impl Engine for MemoryCopy {
         Ok(())
     }
 
-    #[inline]
     fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
         let mut reaped = 0;
         // Each is struck off before the caller hears of it, should the caller's code panic.

@@ -17,9 +17,7 @@
 //! that fails the buffers are leaked rather than unmapped under the kernel's hands. What was prepared and
 //! has not reached the kernel by then is not made: a thread that unwinds writes nothing more.
 //!
-//! The trait is used through generics, so that a loop over one engine compiles to that engine's code. What else a request
-//! passes on its way is `#[inline]`, so that it is compiled as the loop is, which in the profile `quick` this crate is not;
-//! `#[inline(never)]` would use the instance of this crate.
+//! The trait is used through generics, so that a loop over one engine compiles to that engine's code.
 
 mod auto;
 mod copy;

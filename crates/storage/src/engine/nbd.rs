@@ -145,7 +145,6 @@ impl Engine for Nbd {
         }
     }
 
-    #[inline]
     fn submit(&mut self, min_complete: u32, timeout: Option<Duration>) -> Result<(), EngineError> {
         let failed = |source| EngineError { engine: NAME, operation: "epoll_wait", source };
         // Taken out first: a device that panics must not have its earlier requests made twice.
@@ -178,12 +177,10 @@ impl Engine for Nbd {
     }
 
     /// The epoll instance that waits for all connections.
-    #[inline]
     fn completion_fd(&mut self) -> io::Result<Option<BorrowedFd<'_>>> {
         Ok(Some(self.fleet.fd()))
     }
 
-    #[inline]
     fn reap(&mut self, mut on_complete: impl FnMut(u32, Result<(), RequestFailure>)) -> u32 {
         let mut reaped = 0;
         // Each is struck off before the caller hears of it, should the caller's code panic.

@@ -99,37 +99,31 @@ impl Parts {
         })
     }
 
-    #[inline]
     pub fn members(&self) -> &[Arc<dyn Device>] {
         self.spread.members()
     }
 
     /// Parts that began and are not over.
-    #[inline]
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
 
     /// Into how many ids all slots come.
-    #[inline]
     pub fn ids(&self) -> u32 {
         self.entries.len() as u32
     }
 
     /// The slot that a part belongs to.
-    #[inline]
     pub fn slot(&self, id: u32) -> u32 {
         self.entries[id as usize].slot
     }
 
-    #[inline]
     pub fn part(&self, id: u32) -> Part {
         let Entry { offset, length, start, slot, member, op, .. } = self.entries[id as usize];
         Part { id, slot, op, member: u32::from(member), offset, length, start }
     }
 
     /// The fewest parts that must come back before any one request is over.
-    #[inline]
     pub fn fewest_remaining(&self) -> u32 {
         self.requests.iter().map(|request| request.remaining).filter(|n| *n > 0).min().unwrap_or(0)
     }
@@ -138,7 +132,6 @@ impl Parts {
     ///
     /// # Errors
     /// The first piece that cannot be. The request then has no part but the one by which it is [refused](Self::refuse).
-    #[inline]
     pub fn begin(&mut self, slot: u32, op: Op, offset: u64, length: u32) -> Result<Range<u32>, WrongPiece> {
         let first = slot * self.per_slot;
         let end = offset.saturating_add(u64::from(length));

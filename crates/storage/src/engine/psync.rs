@@ -221,7 +221,6 @@ fn perform<K: Kernel>(kernel: &K, members: &[Arc<dyn Device>], request: Request)
 
 /// The same by the device's own calls, for an export of another host, which has no descriptor, and for a device that
 /// verifies what it reads. Returns the bytes transferred.
-#[inline]
 fn perform_by_device(device: &dyn Device, request: Request) -> io::Result<usize> {
     let Request { part: Part { op, offset, length, .. }, buffer } = request;
     let inside = device.size().saturating_sub(offset).min(u64::from(length)) as usize;

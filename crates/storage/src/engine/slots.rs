@@ -99,7 +99,6 @@ pub(super) enum Begun {
 }
 
 /// Whether a result says that the same request may succeed a little later.
-#[inline]
 pub(super) fn is_transient(result: i64) -> bool {
     let errno = i32::try_from(-result).unwrap_or(0);
     errno == libc::EINTR || errno == libc::EAGAIN
@@ -167,7 +166,6 @@ impl Slots {
     }
 
     /// The devices that requests go to: the device itself, or those that it is made of.
-    #[inline]
     pub fn members(&self) -> &[Arc<dyn Device>] {
         match &self.parts {
             Some(parts) => parts.members(),
@@ -176,7 +174,6 @@ impl Slots {
     }
 
     /// How many ids there are, all of them below this.
-    #[inline]
     pub fn ids(&self) -> u32 {
         self.parts.as_ref().map_or(self.depth(), |parts| parts.ids())
     }
@@ -188,7 +185,6 @@ impl Slots {
     }
 
     /// Into how many pieces, on different members, a full slot's request is cut that begins with a piece.
-    #[inline]
     pub fn usual_parts(&self) -> u32 {
         let Some(spread) = route(&*self.device) else { return 1 };
         let length = (self.arena().slot_bytes() as u64).min(self.device.size());
@@ -240,7 +236,6 @@ impl Slots {
         self.arena.as_ref().expect("the arena is only taken when the engine is dropped")
     }
 
-    #[inline]
     pub fn depth(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -253,14 +248,12 @@ impl Slots {
     }
 
     /// What an idle slot's request was, and where: of a device that is not made of others.
-    #[inline]
     pub fn last_request(&self, slot: u32) -> (Op, u64, u32) {
         let Slot { op, offset, length, in_flight, .. } = self.slots[slot as usize];
         assert!(!in_flight, "slot {slot} is in flight");
         (op, offset, length)
     }
 
-    #[inline]
     pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -285,7 +278,6 @@ impl Slots {
         }
     }
 
-    #[inline]
     pub fn buffer(&self, slot: u32) -> &[u8] {
         assert!(!self.slots[slot as usize].in_flight, "slot {slot} is in flight");
         let arena = self.arena();
@@ -294,7 +286,6 @@ impl Slots {
         unsafe { std::slice::from_raw_parts(arena.slot(slot).as_ptr(), arena.slot_bytes()) }
     }
 
-    #[inline]
     pub fn buffer_mut(&mut self, slot: u32) -> &mut [u8] {
         assert!(!self.slots[slot as usize].in_flight, "slot {slot} is in flight");
         let arena = self.arena();
@@ -333,7 +324,7 @@ impl Slots {
         self.in_flight += 1;
     }
 
-    #[inline]
+    #[inline(never)]
     fn begin_parts(&mut self, slot: u32) -> Begun {
         let Slot { op, offset, length, .. } = self.slots[slot as usize];
         let parts = self.parts.as_mut().expect("only called where there are parts");
@@ -367,7 +358,6 @@ impl Slots {
     }
 
     /// A part of a request in flight.
-    #[inline]
     pub fn part(&self, id: u32) -> Part {
         match &self.parts {
             Some(parts) => parts.part(id),
@@ -379,7 +369,6 @@ impl Slots {
     }
 
     /// The ids that the parts of a slot's requests can have.
-    #[inline]
     pub fn ids_of(&self, slot: u32) -> Range<u32> {
         let each = self.ids() / self.depth();
         slot * each..(slot + 1) * each
@@ -441,7 +430,7 @@ impl Slots {
         Outcome::Failed(slot, RequestFailure { op, device, offset, length, member: None, cause })
     }
 
-    #[inline]
+    #[inline(never)]
     fn finish_part(&mut self, id: u32, result: i64) -> Outcome {
         let parts = self.parts.as_mut().expect("only called where there are parts");
         let slot = parts.slot(id);
@@ -542,7 +531,6 @@ pub(super) fn discard(device: &dyn Device, offset: u64, length: u32) -> i64 {
 }
 
 /// 0, or `-errno`.
-#[inline]
 pub(super) fn errno_or_zero(result: io::Result<()>) -> i64 {
     match result {
         Ok(()) => 0,
@@ -551,7 +539,6 @@ pub(super) fn errno_or_zero(result: io::Result<()>) -> i64 {
 }
 
 /// Bytes transferred, or `-errno`.
-#[inline]
 pub(super) fn errno_or_bytes(result: io::Result<usize>) -> i64 {
     match result {
         Ok(bytes) => bytes as i64,

@@ -43,7 +43,6 @@ pub(super) enum Broken {
 }
 
 /// Whether the answer to a request is short enough to be read along with others.
-#[inline]
 fn is_short(command: Command, length: u32) -> bool {
     command != Command::Read || (length as usize) < DIRECT
 }
@@ -105,13 +104,11 @@ impl Connection {
         }
     }
 
-    #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.session.stream.as_fd()
     }
 
     /// Whether all that was queued is sent.
-    #[inline]
     pub fn is_sent(&self) -> bool {
         self.sent == self.queued
     }
@@ -168,7 +165,6 @@ impl Connection {
     }
 
     /// Sends what is queued, as far as the socket takes it. Returns whether any was sent.
-    #[inline]
     pub fn send(&mut self) -> Result<bool, Broken> {
         let before = self.sent;
         self.blocked = false;
@@ -187,7 +183,6 @@ impl Connection {
         Ok(self.sent != before)
     }
 
-    #[inline]
     fn send_some(&mut self) -> io::Result<usize> {
         if let [Segment::Gathered(_)] = self.segments.as_slices().0
             && self.segments.len() == 1
@@ -215,7 +210,6 @@ impl Connection {
     }
 
     /// Strikes off what was sent.
-    #[inline]
     fn advance(&mut self, mut count: usize) {
         self.sent += count as u64;
         while count > 0 {
@@ -250,7 +244,6 @@ impl Connection {
     }
 
     /// Takes what has arrived; puts requests that are over into `over`. Returns whether anything arrived.
-    #[inline]
     pub fn receive(&mut self, table: &mut Table, over: &mut Vec<Over>) -> Result<bool, Broken> {
         let (mut heard, mut bytes) = (false, 0);
         self.has_more = false;

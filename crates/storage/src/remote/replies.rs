@@ -74,17 +74,14 @@ unsafe impl Send for Replies {}
 /// A request that is over: its place, and bytes transferred or `-errno`.
 pub(crate) type Over = (u32, i64);
 
-#[inline]
 fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-#[inline]
 fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-#[inline]
 fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
@@ -196,7 +193,6 @@ impl Replies {
     }
 
     /// "Structured reply chunk message". Returns bytes taken; none where more of them are needed first.
-    #[inline]
     fn chunk(
         &mut self,
         bytes: &[u8],
@@ -266,7 +262,6 @@ impl Replies {
 }
 
 /// An offset of the export as one into the read's range.
-#[inline]
 fn relative(table: &Table, place: u32, offset: u64) -> Result<u32, ProtocolError> {
     let call = table.get(place).call;
     let at = offset.checked_sub(call.offset).filter(|at| *at < u64::from(call.length));

@@ -103,7 +103,6 @@ impl Table {
         Self { entries: (0..places).map(idle).collect(), turns: 0 }
     }
 
-    #[inline]
     pub fn len(&self) -> u32 {
         self.entries.len() as u32
     }

@@ -71,7 +71,6 @@ impl Waiter {
     }
 
     /// What poll(2) finds readable when a wait would bring something.
-    #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -99,7 +98,6 @@ impl Waiter {
     }
 
     /// Waits for less than a second, to the nanosecond; returns the milliseconds that are left to wait, which are none.
-    #[inline]
     fn wait_finely(&self, limit: Duration) -> io::Result<i32> {
         let mut poll = libc::pollfd { fd: self.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit = libc::timespec { tv_sec: 0, tv_nsec: limit.subsec_nanos().into() };
@@ -113,7 +111,6 @@ impl Waiter {
     }
 
     /// Waits at most `limit` and puts what happened into `found`. A signal ends it with nothing found.
-    #[inline]
     pub fn wait(&self, limit: Duration, found: &mut Vec<Event>) -> io::Result<()> {
         found.clear();
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];

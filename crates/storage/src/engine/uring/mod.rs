@@ -240,6 +240,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
     }
 
     /// [`Engine::prepare`] for a device that is made of others.
+    #[inline(never)]
     fn prepare_parts(&mut self, slot: u32, op: Op, offset: u64, length: u32) {
         match self.slots.begin(slot, op, offset, length) {
             Begun::One(part) => self.push(part),
@@ -250,6 +251,7 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
 
     /// What the completion of part `id` comes to: the slot that is over, and how. None where others of its parts
     /// are under way, or this one has to be made again, which is seen to.
+    #[inline(never)]
     fn judge(&mut self, id: u32, result: i64) -> Option<(u32, Result<(), RequestFailure>)> {
         match self.slots.finish(id, result) {
             Outcome::Done(slot) => Some((slot, Ok(()))),
@@ -264,12 +266,14 @@ impl<K: Kernel, F: Form> IoUring<K, F> {
 
     /// Parts that have to be made again, or whose turn came late: where speed does not matter.
     #[cold]
+    #[inline(never)]
     fn push_again(&mut self, id: u32) {
         let part = self.slots.part(id);
         self.push(part);
     }
 
     /// Puts the parts of one request into the ring, or makes them where it does not take such.
+    #[inline(never)]
     fn push_all(&mut self, ids: Range<u32>) {
         if self.slots.part(ids.start).op == Op::Trim && self.ranges.most == 1 {
             return self.make_now(ids);

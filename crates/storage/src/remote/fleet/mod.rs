@@ -228,7 +228,6 @@ impl Fleet {
     }
 
     /// Pieces that began and are not over.
-    #[inline]
     pub fn outstanding(&self) -> u32 {
         self.outstanding
     }
@@ -238,7 +237,6 @@ impl Fleet {
     /// # Safety
     /// Until its id has come out of `finished`, or the fleet is dropped, `call.length` bytes at `call.buffer` are the
     /// fleet's alone: to be read for a write, to be written for a read.
-    #[inline]
     pub unsafe fn begin(&mut self, call: Call) {
         if self.pieces == 1 {
             return self.start(call.id, call);
@@ -337,7 +335,6 @@ impl Fleet {
     }
 
     /// Sends what was begun, as far as sockets take it.
-    #[inline]
     pub fn transmit(&mut self) {
         self.look_at_the_clock();
         while let Some(number) = self.to_send.pop() {
@@ -345,7 +342,6 @@ impl Fleet {
         }
     }
 
-    #[inline]
     fn transmit_on(&mut self, number: u32) {
         let link = &mut self.links[number as usize];
         let State::Up(connection) = &mut link.state else { return };
@@ -365,7 +361,6 @@ impl Fleet {
     }
 
     /// Waits at most `limit` for anything to happen, and deals with it. What is over by then is in `finished`.
-    #[inline]
     pub fn wait(&mut self, limit: Duration) -> io::Result<()> {
         let until_look = Duration::from_millis(u64::from(self.next_look.saturating_sub(self.now)));
         let limit = limit.min(until_look);
@@ -392,7 +387,6 @@ impl Fleet {
         self.now = u32::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u32::MAX);
     }
 
-    #[inline]
     fn receive(&mut self, number: u32) {
         let link = &mut self.links[number as usize];
         let State::Up(connection) = &mut link.state else { return };
