@@ -40,8 +40,8 @@ use sweep::plan::{Preparation, Prepare, bytes_used, units};
 use sweep::space::Space;
 use sweep::store::Store;
 
+use super::context::SessionContext;
 use super::prepare;
-use super::targets::SessionContext;
 use super::watch::{self, Speaker};
 use crate::failure::Failure;
 use crate::output;

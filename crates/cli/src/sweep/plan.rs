@@ -14,7 +14,7 @@ use sweep::plan::{Estimate, OVERHEAD_PER_RUN, Order, Plan, Protocol};
 use sweep::space::Space;
 
 use super::args::PlanArgs;
-use super::{prepare, request};
+use super::{kinds, prepare, request};
 use crate::failure::Failure;
 use crate::{output, paint};
 
@@ -393,7 +393,7 @@ fn text(space: &Space) -> String {
         text += &format!("{}  {named}\n", paint::dim("drives"));
     }
     text.push('\n');
-    let several = request::targets(&space.points).len() > 1;
+    let several = kinds::targets(&space.points).len() > 1;
     for point in space.points.iter().take(SHOWN) {
         let target = if several { format!("  on {}", point.target) } else { String::new() };
         text += &format!(

@@ -16,10 +16,11 @@ use sweep::space::Space;
 use sweep::store::{self, NOTE_DRIVES, NOTE_HERE, Store, StoreError, locate};
 
 use super::args::{BeginningArgs, PermitArgs, ResumeArgs, RunArgs};
+use super::context::SessionContext;
 use super::simulated::SimulatedTargets;
-use super::targets::{SessionContext, Targets, current_directory};
+use super::targets::{Targets, current_directory};
 use super::watch::Watch;
-use super::{built, outcome, plan, request, simulated};
+use super::{built, kinds, outcome, plan, request, simulated};
 use crate::failure::Failure;
 use crate::machine;
 use crate::{output, paint, signals};
@@ -59,8 +60,8 @@ pub struct Beginning<'a> {
 /// Starts a sweep of a space.
 pub fn begin_here(space: &Space, beginning: &Beginning<'_>) -> Result<(), Failure> {
     let here = current_directory()?;
-    for spec in request::targets(&space.points) {
-        request::kind(spec, &here)?;
+    for spec in kinds::targets(&space.points) {
+        kinds::kind(spec, &here)?;
     }
     let stop = signals::stop_flag()?;
     let flags = beginning.flags;
@@ -417,7 +418,7 @@ impl Measured {
 
 /// Keeps which drives lie below, so that `sweep merge` can tell whether two machines have the same.
 fn note_drives(store: &mut Store, points: &[Point]) -> Result<(), StoreError> {
-    let drives = request::drives_below(points);
+    let drives = kinds::drives_below(points);
     if drives.is_empty() || store.notes()?.contains_key(NOTE_DRIVES) {
         return Ok(());
     }

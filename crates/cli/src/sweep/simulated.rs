@@ -22,7 +22,7 @@ use sweep::store::{self, RecordOf, Store, StoreError};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::ahead::{self, Ahead};
-use super::request;
+use super::kinds;
 use crate::failure::Failure;
 use crate::{evidence, machine};
 
@@ -47,7 +47,7 @@ pub fn space(space: Space, machine: &Machine) -> Result<Space, Failure> {
         layout.check(machine).err().map(|error| error.reason)
     };
     let space = space.without(lacks)?;
-    for target in request::targets(&space.points) {
+    for target in kinds::targets(&space.points) {
         if target != LAYOUT && target != SCRATCH {
             return Err(Failure::invalid(format!("--machine: the space has target={target}"))
                 .hint("take target out of the space: the machine's drives are the target"));

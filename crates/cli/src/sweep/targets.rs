@@ -21,9 +21,10 @@ use sweep::space::SIDES;
 use sweep::store::Store;
 
 use super::built::{Builder, BuiltTarget};
+use super::context::SessionContext;
 use super::foreign::{self, Binary, ForeignTarget};
+use super::kinds::{self, Kind};
 use super::prepare;
-use super::request::{self, Kind};
 use super::watch;
 use crate::failure::Failure;
 use crate::output;
@@ -47,18 +48,6 @@ pub struct Targets {
     pub said: String,
 }
 
-/// What the user allows, and where the sweep's own scratch file goes.
-pub struct SessionContext<'a> {
-    /// Devices and files whose contents may be lost, and unwritten extents.
-    pub permits: &'a super::args::PermitArgs,
-    /// Where the scratch file goes that no target names.
-    pub here: &'a Path,
-    /// Set to stop.
-    pub stop: &'a Arc<AtomicBool>,
-    /// Where words on long steps go.
-    pub speaker: watch::Speaker,
-}
-
 impl Targets {
     /// Lays what is to be laid for the points. The sizes are kept with the results, so that a resumed sweep
     /// measures files of the same size.
@@ -80,8 +69,8 @@ impl Targets {
             binaries: binaries(store)?,
             said: String::new(),
         };
-        for spec in request::targets(points) {
-            match request::kind(spec, place.here)? {
+        for spec in kinds::targets(points) {
+            match kinds::kind(spec, place.here)? {
                 Kind::Scratch(folder) => targets.lay_scratch(spec, &folder, points, store, place)?,
                 Kind::Device(parsed) if !missing_files(&parsed).is_empty() => {
                     lay_files(&parsed, place.stop)?;
@@ -117,7 +106,7 @@ impl Targets {
     ) -> Result<(), Failure> {
         let note = format!("scratch bytes: {spec}");
         let before = store.notes()?.get(&note).and_then(|text| text.parse::<u64>().ok());
-        let size = match before.or_else(|| request::bytes_needed(points, spec)) {
+        let size = match before.or_else(|| kinds::bytes_needed(points, spec)) {
             // Direct requests end on a block.
             Some(bytes) => ScratchSize::Bytes(bytes.next_multiple_of(4096)),
             None => ScratchSize::Auto,
