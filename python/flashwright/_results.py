@@ -12,7 +12,7 @@ from typing import Any, Literal, Optional, Protocol, Union, overload
 
 from ._errors import Failed, InvalidRequest
 
-#: ``flsh`` in the header of a results file, and the newest format that is known here (docs/sweep.md).
+#: ``flsh`` in the header of a results file, and the format that is known here (docs/sweep.md).
 APPLICATION_ID = 0x666C7368
 FORMAT = 3
 
@@ -102,10 +102,10 @@ def _read(connection: sqlite3.Connection, database: Path) -> list[Row]:
     form = connection.execute("PRAGMA user_version").fetchone()[0]
     if application != APPLICATION_ID:
         raise InvalidRequest(f"{database}: no results of a sweep", "name the results.db that a sweep wrote")
-    if form > FORMAT:
-        raise InvalidRequest(f"{database}: format {form}, and {FORMAT} is known here", "use a later flashwright")
-    # Files of format 1 know no layouts, and those that began before verdicts have none.
-    query = _RUNS if form > 1 else _RUNS.replace("p.layout", "'{}'")
+    if form != FORMAT:
+        raise InvalidRequest(f"{database}: format {form}, and {FORMAT} is known here", "use the flashwright that wrote it")
+    query = _RUNS
+    # The table comes with the first session.
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if "verdicts" not in tables:
         query = query.replace("v.word", "NULL").replace("LEFT JOIN verdicts v ON v.record = r.record", "")

@@ -25,7 +25,7 @@ impl StoreError {
             | Self::NoDirectory { .. }
             | Self::Exists { .. }
             | Self::Foreign { .. }
-            | Self::Newer { .. }
+            | Self::OtherFormat { .. }
             | Self::Unbegun { .. }
             | Self::NoSuchRow { .. }
             | Self::Contradicts { .. }

@@ -210,26 +210,6 @@ fn a_copy_of_a_shard_adds_nothing_and_does_no_harm() {
 }
 
 #[test]
-fn a_file_of_format_1_is_read_and_goes_on() {
-    let home = tempfile::tempdir().unwrap();
-    let space = Space::parse("s.toml", LADDER).unwrap();
-    drop(begin(home.path(), &space, &identity()).unwrap());
-    let path = home.path().join("results.db");
-    Connection::open(&path)
-        .unwrap()
-        .execute_batch("ALTER TABLE points DROP COLUMN layout; PRAGMA user_version = 1;")
-        .unwrap();
-    let store = Store::open_read_only(&path).unwrap();
-    assert!(store.points().unwrap().iter().all(|point| point.layout.is_empty()));
-    assert_eq!(store.plan().unwrap(), space.plan(7));
-    drop(store);
-    let begun = begin(home.path(), &space, &identity()).unwrap();
-    assert!(begun.resumed, "the digest of its plan is what it was");
-    drop(begun);
-    assert_eq!(resume(home.path(), &identity()), Ended::Complete);
-}
-
-#[test]
 fn the_digest_of_a_plan_without_layouts_is_that_of_version_0_1_0() {
     // Noted from the commit before layouts; a sweep that was begun then is still the same sweep.
     let digest = Space::parse("s.toml", LADDER).unwrap().plan(7).digest();

@@ -46,11 +46,14 @@ fn what_is_no_results_file_is_said_to_be_none() {
     Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (x)").unwrap();
     assert!(matches!(complaint(&other), StoreError::Foreign { .. }));
     drop(begun(dir.path(), LADDER));
-    let newer = dir.path().join("results.db");
-    Connection::open(&newer).unwrap().pragma_update(None, "user_version", 7).unwrap();
-    let error = complaint(&newer);
-    assert!(error.to_string().contains("has format 7, and this flashwright reads up to 3"), "{error}");
-    assert_eq!(error.class(), ErrorClass::Invalid);
+    let results = dir.path().join("results.db");
+    for format in [2, 7] {
+        Connection::open(&results).unwrap().pragma_update(None, "user_version", format).unwrap();
+        let error = complaint(&results);
+        let expected = format!("has format {format}, and this flashwright reads 3");
+        assert!(error.to_string().contains(&expected), "{error}");
+        assert_eq!(error.class(), ErrorClass::Invalid);
+    }
 }
 
 #[test]

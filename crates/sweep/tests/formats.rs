@@ -19,8 +19,7 @@ use sweep::plan::{PlannedRun, Protocol, Step, StepKind};
 use sweep::space::Space;
 use sweep::store::{Measured, Store};
 
-const SPACE: &str =
-    "[sweep]\nprotocol = 'dash'\nname = 'old'\nseed = 1\npasses = 2\n[space]\niodepth = [1, 8]";
+const SPACE: &str = "[sweep]\nprotocol = 'dash'\nname = 'old'\nseed = 1\npasses = 1\ndiscard_first = false\n[space]\niodepth = [1, 8]";
 
 fn record(workload: &Workload) -> RunRecord {
     let mut record = fake::record(workload, &TargetFacts::default(), 1.0);
@@ -96,16 +95,6 @@ fn results_of_format_3_are_read() {
     assert_eq!((report.points.len(), report.runs.len(), report.contests[0].bandwidth.blocks), (2, 3, 1));
 }
 
-/// Format 1 had no layouts, and no verdicts at first.
-fn results_of_format_1() -> Vec<u8> {
-    let connection = Connection::open_in_memory().unwrap();
-    connection.execute_batch(std::str::from_utf8(&results()).unwrap()).unwrap();
-    connection
-        .execute_batch("ALTER TABLE points DROP COLUMN layout; DROP TABLE verdicts; PRAGMA user_version = 1")
-        .unwrap();
-    dump::dump(&connection).into_bytes()
-}
-
 fn open(directory: &Path, sql: &[u8]) -> Store {
     let connection = Connection::open(directory.join("results.db")).unwrap();
     connection.execute_batch(std::str::from_utf8(sql).unwrap()).unwrap();
@@ -114,31 +103,27 @@ fn open(directory: &Path, sql: &[u8]) -> Store {
 }
 
 #[test]
-fn results_of_formats_1_and_2_are_read() {
-    let old = fixture("results-1.sql", results_of_format_1);
-    let new = fixture("results-2.sql", results);
-    for (name, sql, limit) in [("format 1", old, None), ("format 2", new, Some(Limit::Drives))] {
-        let directory = tempfile::tempdir().unwrap();
-        let store = open(directory.path(), &sql);
-        let plan = store.plan().unwrap();
-        let depths: Vec<u32> = plan.points.iter().map(|point| point.workload.iodepth).collect();
-        assert_eq!((depths, plan.runs.len()), (vec![1, 8], 4), "{name}");
-        let runs = store.runs().unwrap();
-        assert_eq!(runs.len(), 4, "{name}");
-        for run in &runs {
-            assert_eq!(
-                (run.warnings.as_slice(), run.limit),
-                (&[WarningCode::ClosedLoop][..], limit),
-                "{name}"
-            );
-            let record = store.record(run.id).unwrap();
-            assert_eq!((record.bytes(), record.ios()), (run.bytes, run.ios), "{name}");
-            assert!(run.bytes > 0 && record.has_warning(WarningCode::ClosedLoop), "{name}");
-        }
-        assert_eq!(store.completeness().unwrap().done, 4, "{name}");
-        let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
-        assert_eq!((report.points.len(), report.runs.len()), (2, 4), "{name}");
+fn results_of_passes_are_read() {
+    let sql = fixture("results-3-passes.sql", results);
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), &sql);
+    let plan = store.plan().unwrap();
+    let depths: Vec<u32> = plan.points.iter().map(|point| point.workload.iodepth).collect();
+    assert_eq!((depths, plan.runs.len()), (vec![1, 8], 2));
+    let runs = store.runs().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in &runs {
+        assert_eq!(
+            (run.warnings.as_slice(), run.limit),
+            (&[WarningCode::ClosedLoop][..], Some(Limit::Drives))
+        );
+        let record = store.record(run.id).unwrap();
+        assert_eq!((record.bytes(), record.ios()), (run.bytes, run.ios));
+        assert!(run.bytes > 0 && record.has_warning(WarningCode::ClosedLoop));
     }
+    assert_eq!(store.completeness().unwrap().done, 2);
+    let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
+    assert_eq!((report.points.len(), report.runs.len()), (2, 2));
 }
 
 #[test]
@@ -156,7 +141,7 @@ fn a_record_of_format_1_is_read() {
 #[test]
 fn a_workload_with_an_option_of_a_later_version_is_read() {
     let directory = tempfile::tempdir().unwrap();
-    let sql = String::from_utf8(fixture("results-2.sql", results)).unwrap();
+    let sql = String::from_utf8(fixture("results-3-passes.sql", results)).unwrap();
     let known = "\"iodepth\":8,";
     assert!(sql.contains(known), "the fixture's workloads");
     let later = sql.replace(known, "\"iodepth\":8,\"zone_reset\":5,");
@@ -165,7 +150,7 @@ fn a_workload_with_an_option_of_a_later_version_is_read() {
     let options: Vec<usize> = plan.points.iter().map(|point| point.workload.later_options.len()).collect();
     assert_eq!(options, [0, 1]);
     let report = sweep::report::Report::new(&sweep::load::load(&store).unwrap()).unwrap();
-    assert_eq!((report.points.len(), report.runs.len()), (2, 4));
+    assert_eq!((report.points.len(), report.runs.len()), (2, 2));
     let mut text: serde_json::Value = serde_json::from_slice(&fixture("run-1.json", Vec::new)).unwrap();
     text["workload"]["zone_reset"] = 5.into();
     let record: RunRecord = serde_json::from_value(text.clone()).unwrap();

@@ -34,14 +34,14 @@ pub enum StoreError {
         /// How that shows.
         what: &'static str,
     },
-    /// The file was written by a later version.
-    #[error("{}: has format {found}, and this flashwright reads up to {known}", path.display())]
-    Newer {
+    /// The file was written by another version.
+    #[error("{}: has format {found}, and this flashwright reads {known}", path.display())]
+    OtherFormat {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The newest format that this program knows.
+        /// The format that this program knows.
         known: i64,
     },
     /// The sweep that was to fill the file was stopped before it had written its plan.
@@ -158,7 +158,9 @@ impl StoreError {
             Self::NoDirectory { .. } => "make it first, or name another --output",
             Self::Exists { .. } => "go on with it by `flashwright sweep resume`, or choose another --output",
             Self::Foreign { .. } => "name the directory that a sweep wrote (its --output), or its results.db",
-            Self::Newer { .. } => "use the flashwright that wrote it, or a later one",
+            Self::OtherFormat { .. } => {
+                "use the flashwright that wrote it, or a later one where it is of a later format"
+            }
             Self::Unbegun { .. } => "start the sweep again with the same --output",
             Self::Locked { .. } => {
                 "wait for it, or stop it first; `flashwright sweep status` shows how far it is"

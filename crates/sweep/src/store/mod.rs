@@ -88,7 +88,7 @@ impl Store {
     /// attempt left empty is used; anything else that is there is left alone.
     ///
     /// # Errors
-    /// [`StoreError::Exists`], [`StoreError::Foreign`] or [`StoreError::Newer`] where there is a file
+    /// [`StoreError::Exists`], [`StoreError::Foreign`] or [`StoreError::OtherFormat`] where there is a file
     /// already, [`StoreError::Locked`] where another process is at it, [`StoreError::Full`], and
     /// failures of the database.
     pub fn create(path: &Path, meta: &Meta, plan: &Plan) -> Result<Self, StoreError> {
@@ -206,7 +206,7 @@ impl Store {
     fn not_results(&self, kind: &Kind) -> StoreError {
         let path = self.path.clone();
         match *kind {
-            Kind::Newer(found) => StoreError::Newer { path, found, known: schema::FORMAT },
+            Kind::OtherFormat(found) => StoreError::OtherFormat { path, found, known: schema::FORMAT },
             Kind::Empty => StoreError::Unbegun { path },
             _ => StoreError::Foreign { path, what: "it is an SQLite database of something else" },
         }

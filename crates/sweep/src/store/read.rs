@@ -101,11 +101,8 @@ impl Store {
     /// [`StoreError`]; [`StoreError::Damaged`] names the point.
     pub fn points(&self) -> Result<Vec<Point>, StoreError> {
         type Raw = (u32, Option<u8>, String, String, String, String);
-        // Files of format 1 know of no layouts.
-        let layout = if self.format()? < 2 { "'{}'" } else { "layout" };
-        let sql =
-            format!("SELECT id, test_type, target, settings, workload, {layout} FROM points ORDER BY id");
-        let raw: Vec<Raw> = self.rows(&sql, |row| {
+        let sql = "SELECT id, test_type, target, settings, workload, layout FROM points ORDER BY id";
+        let raw: Vec<Raw> = self.rows(sql, |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?))
         })?;
         raw.into_iter()
@@ -416,11 +413,6 @@ impl Store {
             "control" => Ok(StepKind::Control),
             other => Err(self.damaged("table plan".into(), format!("unknown kind '{other}'"))),
         }
-    }
-
-    fn format(&self) -> Result<i64, StoreError> {
-        let read = self.connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        read.map_err(self.sql("read its header"))
     }
 
     pub(super) fn rows<T>(

@@ -12,11 +12,7 @@ use rusqlite::Connection;
 /// `flsh`: marks an SQLite file as a results file (file(1) prints it).
 pub(super) const APPLICATION_ID: i64 = 0x666c_7368;
 
-/// The newest format that this program reads and the one that it writes. Format 2 added `points.layout`, and the
-/// entries `shards`, `parts` and `prepare` of `meta`, each left out where it says nothing. Format 3 added the entries
-/// `protocol`, `budget_ns` and `spacing_ns`: under the protocol `blocks` the plan grows by a block when that begins,
-/// so that a program which does not know it would take the sweep for complete. Files of earlier formats are read, and
-/// go on as they are.
+/// The format that this program reads and writes. Formats 1 and 2 were of versions before the first release.
 pub(super) const FORMAT: i64 = 3;
 
 /// The columns of `runs`, `controls` and `voided` after `id`, one a line, in the order of [`crate::store::write`]'s parameters.
@@ -115,10 +111,10 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
 /// What a database turned out to be.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A results file of a format that this program knows.
+    /// A results file of the format that this program knows.
     Results,
-    /// A results file of a later format.
-    Newer(i64),
+    /// A results file of another format.
+    OtherFormat(i64),
     /// Nothing yet: no table, no mark.
     Empty,
     /// A database of something else.
@@ -132,8 +128,8 @@ pub(super) fn kind(connection: &Connection) -> rusqlite::Result<Kind> {
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let (application, format) = (number("application_id")?, number("user_version")?);
     Ok(match (application, format) {
-        (APPLICATION_ID, 1..=FORMAT) => Kind::Results,
-        (APPLICATION_ID, _) => Kind::Newer(format),
+        (APPLICATION_ID, FORMAT) => Kind::Results,
+        (APPLICATION_ID, _) => Kind::OtherFormat(format),
         (0, 0) if tables == 0 => Kind::Empty,
         _ => Kind::Foreign,
     })
