@@ -223,7 +223,8 @@ def hurried_teardown(cluster: Cluster):
 def controller_killed(cluster: Cluster):
     """kill -9 of slurmctld in the middle of data_in and of data_out."""
     slow, source = cluster.folder / "slow", slow_source(cluster, "killed-in")
-    cluster.set("bwlimit", "100kB/s")
+    # Longer than slurmctld takes to write down what there is, a second buffer's life included: see `saved`.
+    cluster.set("bwlimit", "50kB/s")
     number = submitted(cluster, script(["pool=fast capacity=8M", f"stage_in source={source} destination=out",
                                         f"stage_out source=out destination={slow}/killed-out"], f"while [ ! -e {slow}/go ]; do sleep 0.1; done"))
     under_way(cluster, number, "staging in")
