@@ -18,12 +18,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use measure::Limit;
 use measure::limit::{Achieved, Context, DrivesAlone, Sibling, Verdict, refine};
-use measure::workload::full_queues;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choices::further;
-use super::{PointSummary, SweepData};
+use super::{PointSummary, SweepData, points};
 use crate::model::Point;
 
 /// How often one limit was found.
@@ -135,18 +134,12 @@ impl Site {
         self.settings.get(name).map(String::as_str)
     }
 
-    /// Drives that it uses: its width, the drives that it names, or one.
     fn drives(&self) -> u32 {
-        if self.get("layout") == Some("single") {
-            return 1;
-        }
-        let named = || self.get("drives").map(|drives| drives.split(',').count() as u32);
-        self.get("width").and_then(|width| width.parse().ok()).or_else(named).unwrap_or(1).max(1)
+        points::drives(|name| self.get(name))
     }
 
     fn in_flight(&self) -> u64 {
-        let separate = if self.get("layout") == Some("separate") { self.drives() } else { 1 };
-        full_queues(self.iodepth, self.numjobs, separate)
+        points::in_flight(self.iodepth, self.numjobs, |name| self.get(name))
     }
 
     fn achieved(&self) -> Achieved {

@@ -174,8 +174,24 @@ impl PointSummary {
     /// Requests in flight over all jobs.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        full_queues(self.iodepth, self.numjobs, 1)
+        let setting = |name: &str| self.layout.get(name).or_else(|| self.settings.get(name));
+        in_flight(self.iodepth, self.numjobs, |name| setting(name).map(String::as_str))
     }
+}
+
+/// Drives that a point uses, by its settings and its layout's: its width, the drives that it names, or one.
+pub(super) fn drives<'a>(setting: impl Fn(&str) -> Option<&'a str>) -> u32 {
+    if setting("layout") == Some("single") {
+        return 1;
+    }
+    let named = || setting("drives").map(|drives| drives.split(',').count() as u32);
+    setting("width").and_then(|width| width.parse().ok()).or_else(named).unwrap_or(1).max(1)
+}
+
+/// Requests in flight over all jobs of a point with these settings: of separate drives each has at least one for each job.
+pub(super) fn in_flight<'a>(iodepth: u32, numjobs: u32, setting: impl Fn(&str) -> Option<&'a str>) -> u64 {
+    let separate = if setting("layout") == Some("separate") { drives(&setting) } else { 1 };
+    full_queues(iodepth, numjobs, separate)
 }
 
 fn always() -> bool {
@@ -388,4 +404,31 @@ fn spread(values: Vec<f64>) -> Option<Spread> {
         p90: statistics::quantile(&values, 0.9)?,
         max: statistics::quantile(&values, 1.0)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separate_drives_have_a_request_each_whatever_the_depth() {
+        let settings = |layout: &'static str, width: &'static str| {
+            move |name: &str| match name {
+                "layout" => Some(layout),
+                "width" => Some(width),
+                _ => None,
+            }
+        };
+        assert_eq!(in_flight(1, 2, settings("separate", "4")), 8);
+        assert_eq!(in_flight(32, 2, settings("separate", "4")), 64);
+        assert_eq!(in_flight(1, 2, settings("stripe", "4")), 2);
+        assert_eq!(
+            in_flight(1, 1, |name| [("layout", "separate"), ("drives", "/dev/a,/dev/b")]
+                .iter()
+                .find(|s| s.0 == name)
+                .map(|s| s.1)),
+            2
+        );
+        assert_eq!(in_flight(4, 3, |_| None), 12);
+    }
 }
