@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use base::environment::{CHILD_PREFIX, LOG, RANK, STAGE_SOCKET, STATE, VARIABLES};
 
 /// Imports that close a circle: crate or module, importing module beneath it, imported module. The list only shrinks.
-const CIRCULAR: [(&str, &str, &str); 44] = [
+const CIRCULAR: [(&str, &str, &str); 42] = [
     ("bench::run", "requests", "conduct"),
     ("bench::run", "tally", "conduct"),
     ("bench::run", "tally", "log"),
@@ -19,8 +19,6 @@ const CIRCULAR: [(&str, &str, &str); 44] = [
     ("cli::stage", "status", "control"),
     ("cli::stage", "transfer", "crew"),
     ("cli::sweep", "outcome", "session"),
-    ("cli::tune", "files", "export"),
-    ("cli::tune", "script", "export"),
     ("graph::build", "degrees", "arcs"),
     ("graph::build", "work", "arcs"),
     ("graph::format", "index", "header"),

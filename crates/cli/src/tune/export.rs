@@ -1,11 +1,10 @@
 //! The files that make the settings stay, each line with the measurement behind it.
 
-use ::layout::LayoutSpec;
 use storage::sysfs::Sysfs;
 
 use super::args::ExportArgs;
-use super::tuning::{Tuning, one_line};
-use super::{failed_without_layout, files, report, script};
+use super::tuning::Tuning;
+use super::{failed_without_layout, files, parts, report, script};
 use crate::failure::Failure;
 use crate::output;
 
@@ -13,7 +12,7 @@ use crate::output;
 pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     let tuning = Tuning::of(&report(&args.which.sweep)?, &args.which)?;
     let spec = tuning.spec.as_ref().ok_or_else(|| failed_without_layout(&args.which.sweep))?;
-    let drives = drives(spec, &Sysfs::host());
+    let drives = parts::drives(spec, &Sysfs::host());
     let all = [
         ("60-flashwright.rules", files::udev(&tuning, spec, &drives)),
         ("tuned.conf", files::tuned(&tuning, spec, &drives)),
@@ -32,87 +31,4 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
         said += &format!("{}\n", path.display());
     }
     output::print(&said)
-}
-
-/// A drive as rules and profiles name it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drive {
-    /// Its kernel name.
-    pub name: String,
-    /// Its serial number, where a rule can match it.
-    pub serial: Option<String>,
-}
-
-/// The drives of a layout, as this machine knows them; of those that are not here, the names.
-fn drives(spec: &LayoutSpec, sysfs: &Sysfs) -> Vec<Drive> {
-    let drive = |path: &std::path::PathBuf| {
-        let here = sysfs.device_at(path).and_then(|name| sysfs.block_device(&name));
-        // A partition's queue is its disk's.
-        let disk = here.map(|device| match device.disk.as_ref().and_then(|disk| sysfs.block_device(disk)) {
-            Some(disk) => disk,
-            None => device,
-        });
-        let name = disk.as_ref().map(|device| device.name.clone());
-        let named = || path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        // The attribute `serial` is an NVMe controller's (or a virtio disk's); of others only the name can be matched.
-        let has_attribute = |name: &str| name.starts_with("nvme") || name.starts_with("vd");
-        let plain = |serial: &String| serial.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-        let serial = disk.filter(|device| has_attribute(&device.name)).and_then(|device| device.serial);
-        Drive { name: name.unwrap_or_else(named), serial: serial.filter(|s| !s.is_empty()).filter(plain) }
-    };
-    let mut drives: Vec<Drive> = Vec::new();
-    for path in &spec.drives {
-        let drive = drive(path);
-        // What is no name of a drive has no place in a rule.
-        let is_name = drive.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.!".contains(c));
-        if is_name && !drive.name.is_empty() && !drives.contains(&drive) {
-            drives.push(drive);
-        }
-    }
-    drives
-}
-
-/// The settings in the order in which they are made: what is built, then queues with the scheduler first, for it resets
-/// others, then the load.
-pub fn in_order(tuning: &Tuning) -> Vec<String> {
-    const ORDER: [&str; 13] = [
-        "layout",
-        "width",
-        "chunk",
-        "filesystem",
-        "mount_options",
-        "scheduler",
-        "nr_requests",
-        "wbt_lat_usec",
-        "max_sectors_kb",
-        "read_ahead_kb",
-        "nomerges",
-        "rq_affinity",
-        "irq_cpus",
-    ];
-    let place = |name: &&String| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len());
-    let mut names: Vec<&String> = tuning.settings.keys().filter(|name| *name != "drives").collect();
-    names.sort_by_key(|name| (!tuning.settings[*name].of_layout, place(name), (*name).clone()));
-    names.into_iter().cloned().collect()
-}
-
-/// The settings of queues in that order, but for the one that only the drive knows.
-pub fn queue(tuning: &Tuning, spec: &LayoutSpec) -> Vec<(String, String)> {
-    let names = in_order(tuning).into_iter().filter(|name| name != "write_cache");
-    names.filter_map(|name| Some((name.clone(), spec.queue.get(&name)?.clone()))).collect()
-}
-
-/// The lines above a setting: what it is, and what was measured.
-pub fn comment(tuning: &Tuning, name: &str) -> String {
-    let value = tuning.settings.get(name).map_or("", |setting| setting.value.as_str());
-    let mut text = format!("# {}\n", one_line(&format!("{name}={value}")));
-    for line in tuning.evidence(name) {
-        text += &format!("#   {line}\n");
-    }
-    text
-}
-
-/// The head of each file.
-pub fn head(tuning: &Tuning, what: &str) -> String {
-    format!("# {what}\n# From {}.\n# {}\n", tuning.origin, tuning.sentence)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ::layout::LayoutSpec;
 use ::layout::spec::LayoutKind;
 
-use super::export::{Drive, comment, head, queue};
+use super::parts::{Drive, comment, head, queue};
 use super::tuning::Tuning;
 
 /// Rules that set the queues of these drives whenever they appear. Drives are known by serial number where udev can

@@ -9,6 +9,7 @@ pub mod args;
 pub mod document;
 mod export;
 mod files;
+mod parts;
 mod script;
 mod tuning;
 
@@ -84,7 +85,7 @@ fn show(args: &ShowArgs) -> Result<(), Failure> {
             text += "\nThe sweep had no layouts, so there is nothing to set on the machine; see the loads below.\n"
         }
     }
-    for name in export::in_order(&tuning) {
+    for name in parts::in_order(&tuning) {
         let setting = &tuning.settings[&name];
         let matters = if setting.matters == Some(false) { " (no difference was shown)" } else { "" };
         text += &format!("\n{}{matters}\n", paint::good(&format!("{name}={}", setting.value)));

@@ -10,7 +10,7 @@ use std::path::Path;
 use ::layout::LayoutSpec;
 use ::layout::spec::{Filesystem, LayoutKind};
 
-use super::export::{comment, head};
+use super::parts::{comment, head};
 use super::tuning::Tuning;
 use crate::sweep::shell_word;
 
