@@ -101,9 +101,10 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path, results: Path) -> No
     (tmp_path / "text.db").write_text("this is no database" * 100)
     with pytest.raises(flashwright.Failed, match="cannot read"):
         flashwright.load(tmp_path / "text.db")
-    database = sqlite3.connect(results)
-    database.execute("PRAGMA user_version = 99")
-    database.commit()
-    database.close()
-    with pytest.raises(flashwright.InvalidRequest, match="format 99"):
-        flashwright.load(results)
+    for form in (2, 99):
+        database = sqlite3.connect(results)
+        database.execute(f"PRAGMA user_version = {form}")
+        database.commit()
+        database.close()
+        with pytest.raises(flashwright.InvalidRequest, match=f"format {form}, and 3 is known here"):
+            flashwright.load(results)
