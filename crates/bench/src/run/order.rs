@@ -61,6 +61,7 @@ impl Order {
 }
 
 impl Blocks for Order {
+    #[inline]
     fn next_block(&mut self) -> u64 {
         match self {
             Self::Sequential(order) => order.next_block(),

@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use measure::dealing::Region;
-use measure::pattern::{Blocks, Cover, Sequential, Uniform};
 use measure::record::{FailedRequests, ZoneCounts};
 use measure::workload::{LatencyClock, RandomDistribution, Workload};
 use storage::clock::Clock;
@@ -132,7 +131,7 @@ fn only_cpu(task: &Task) -> Option<u32> {
     }
 }
 
-/// Picks the loop for the workload: the narrow one where nothing but reads is asked for.
+/// Picks the loop for the workload: the narrow one where nothing but reads of one size is asked for, in one of three plain orders.
 fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
     let w = &task.workload;
     let plain =
@@ -141,25 +140,15 @@ fn run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, B
     let logs_offsets = task.conduct.log.is_some_and(|log| log.offsets);
     let plain = plain && !logs_offsets && task.conduct.request_priorities.is_none();
     let narrow = w.rw.reads() && !w.rw.modifies() && w.bssplit.is_empty() && w.verify.is_none() && plain;
-    let blocks = task.region.length / w.min_bs();
-    let seed = w.randseed.wrapping_add(u64::from(task.region.job));
-    match &w.random_distribution {
-        _ if narrow && !w.rw.is_random() => narrow_run(engine, task, control, Sequential::new(blocks)),
-        RandomDistribution::Random if narrow && w.norandommap => {
-            narrow_run(engine, task, control, Uniform::new(blocks, seed))
-        }
-        RandomDistribution::Random if narrow => narrow_run(engine, task, control, Cover::new(blocks, seed)),
-        _ => general_run(engine, task, control),
+    if narrow && (!w.rw.is_random() || w.random_distribution == RandomDistribution::Random) {
+        narrow_run(engine, task, control)
+    } else {
+        general_run(engine, task, control)
     }
 }
 
-fn narrow_run<E: Engine, B: Blocks>(
-    engine: E,
-    task: &Task,
-    control: &Control,
-    blocks: B,
-) -> Result<Report, BenchError> {
-    let requests = Reads::new(blocks, &task.workload, &task.region);
+fn narrow_run<E: Engine>(engine: E, task: &Task, control: &Control) -> Result<Report, BenchError> {
+    let requests = Reads::new(&task.workload, &task.region);
     let mut turn = Turn::new(engine, requests, task, control);
     turn.go()?;
     turn.report(0, None)
