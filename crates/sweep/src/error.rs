@@ -26,6 +26,7 @@ impl StoreError {
             | Self::Exists { .. }
             | Self::Foreign { .. }
             | Self::OtherFormat { .. }
+            | Self::Later { .. }
             | Self::Unbegun { .. }
             | Self::NoSuchRow { .. }
             | Self::Contradicts { .. }

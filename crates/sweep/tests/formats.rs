@@ -17,7 +17,7 @@ use measure::{Limit, RunRecord, Warning, WarningCode, Workload};
 use rusqlite::Connection;
 use sweep::plan::{PlannedRun, Protocol, Step, StepKind};
 use sweep::space::Space;
-use sweep::store::{Measured, Store};
+use sweep::store::{Measured, Store, StoreError};
 
 const SPACE: &str = "[sweep]\nprotocol = 'dash'\nname = 'old'\nseed = 1\npasses = 1\ndiscard_first = false\n[space]\niodepth = [1, 8]";
 
@@ -158,5 +158,24 @@ fn a_workload_with_an_option_of_a_later_version_is_read() {
     // Options that came after the fixture are written too, with their defaults.
     for (option, value) in text["workload"].as_object().unwrap() {
         assert_eq!(&written["workload"][option], value, "{option}");
+    }
+}
+
+/// What a later version plans by is no damage, but decides how figures are read: they are not guessed at.
+#[test]
+fn a_plan_by_a_word_of_a_later_version_is_not_called_damage() {
+    let sql = String::from_utf8(fixture("results-3.sql", results_of_blocks)).unwrap();
+    for (key, word) in [("protocol", "blocks"), ("order", "random")] {
+        let known = format!("'{key}','{word}'");
+        assert!(sql.contains(&known), "the fixture's {key}");
+        for (found, is_later) in [("sequential-halving", true), ("\u{1}?", false)] {
+            let directory = tempfile::tempdir().unwrap();
+            let store = open(directory.path(), sql.replace(&known, &format!("'{key}','{found}'")).as_bytes());
+            let error = store.meta().unwrap_err();
+            assert_eq!(matches!(error, StoreError::Later { .. }), is_later, "{error}");
+            let words = format!("meta '{key}' is '{found}', which this flashwright does not know");
+            assert_eq!(error.to_string().ends_with(&words), is_later, "{error}");
+            assert!(error.hint().is_some());
+        }
     }
 }

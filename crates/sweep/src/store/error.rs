@@ -85,6 +85,16 @@ pub enum StoreError {
         /// What is wrong.
         what: String,
     },
+    /// A word in the file is of a later version, and decides how the figures are to be read.
+    #[error("{}: {place} is '{word}', which this flashwright does not know", path.display())]
+    Later {
+        /// The file.
+        path: PathBuf,
+        /// Table and row.
+        place: &'static str,
+        /// The word.
+        word: String,
+    },
     /// There is no such run.
     #[error("{}: there is no {what}", path.display())]
     NoSuchRow {
@@ -158,6 +168,7 @@ impl StoreError {
             Self::NoDirectory { .. } => "make it first, or name another --output",
             Self::Exists { .. } => "go on with it by `flashwright sweep resume`, or choose another --output",
             Self::Foreign { .. } => "name the directory that a sweep wrote (its --output), or its results.db",
+            Self::Later { .. } => "use the flashwright that wrote it, or a later one",
             Self::OtherFormat { .. } => {
                 "use the flashwright that wrote it, or a later one where it is of a later format"
             }

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use flate2::read::ZlibDecoder;
-use measure::{RunRecord, TestType, WarningCode, Workload};
+use measure::{LaterWord, RunRecord, TestType, WarningCode, Workload};
 use rusqlite::{OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 
@@ -53,8 +53,7 @@ impl Store {
             version: text("version")?,
             seed: number("seed")?,
             passes: number32("passes")?,
-            order: Order::from_word(&order)
-                .ok_or_else(|| self.damaged("meta 'order'".into(), format!("'{order}'")))?,
+            order: Order::from_word(&order).ok_or_else(|| self.unknown("meta 'order'", &order))?,
             discard_first: text("discard_first")? == "true",
             control: if all.contains_key("control") { Some(number32("control")?) } else { None },
             control_every: number32("control_every")?,
@@ -70,8 +69,9 @@ impl Store {
                 None => Prepare::default(),
             },
             protocol: match all.get("protocol") {
-                Some(word) => Protocol::from_word(word)
-                    .ok_or_else(|| self.damaged("meta 'protocol'".into(), format!("'{word}'")))?,
+                Some(word) => {
+                    Protocol::from_word(word).ok_or_else(|| self.unknown("meta 'protocol'", word))?
+                }
                 None => Protocol::unnamed(),
             },
             budget: match all.get("budget_ns") {
@@ -432,6 +432,14 @@ impl Store {
 
     pub(super) fn json<T: DeserializeOwned>(&self, place: &str, text: &str) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(|e| self.damaged(place.to_owned(), e))
+    }
+
+    /// What can be a word is one of a later version; anything else is damage.
+    fn unknown(&self, place: &'static str, word: &str) -> StoreError {
+        match LaterWord::new(word) {
+            Some(_) => StoreError::Later { path: self.path.clone(), place, word: word.to_owned() },
+            None => self.damaged(place.into(), format!("'{word}'")),
+        }
     }
 
     pub(super) fn damaged(&self, place: String, what: impl ToString) -> StoreError {
