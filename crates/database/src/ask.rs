@@ -89,9 +89,6 @@ pub struct Asked {
 }
 
 /// Runs a query with a key.
-///
-/// # Errors
-/// [`DatabaseError`] of the engine.
 pub fn ask(
     engine: &mut dyn Engine,
     dataset: &Dataset,

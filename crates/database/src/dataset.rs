@@ -206,9 +206,6 @@ impl Rows for Once {
 }
 
 /// The rows of [`IDENTITY`] that are there; None if the database has no such table or is empty.
-///
-/// # Errors
-/// [`DatabaseError`] of the engine.
 pub fn identity(engine: &mut dyn Engine) -> Result<Vec<Vec<Value>>, DatabaseError> {
     let columns = IDENTITY.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
     let sql = format!("SELECT {columns} FROM {} ORDER BY state DESC", IDENTITY.name);

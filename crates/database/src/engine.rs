@@ -88,11 +88,12 @@ pub struct Cold {
 }
 
 /// A database on a tier.
+///
+/// # Errors
+/// A call fails with [`DatabaseError::Engine`], which has what was tried and the engine's own words, or with [`DatabaseError::Io`]
+/// for a file of its directory. What else a call can fail with stands with it.
 pub trait Engine: Send {
     /// What it is and how it is set.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn facts(&mut self) -> Result<EngineFacts, DatabaseError>;
 
     /// In which words it is asked.
@@ -102,15 +103,9 @@ pub trait Engine: Send {
     fn sky(&self) -> SkyIndex;
 
     /// Makes all tables that are not there yet, without indexes.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn create(&mut self, tables: &[Table]) -> Result<(), DatabaseError>;
 
     /// How many rows a table has durably. They are the first ones of its stream.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn loaded(&mut self, table: &Table) -> Result<u64, DatabaseError>;
 
     /// Appends rows until the stream ends, durably and all or none. Returns how many.
@@ -120,21 +115,12 @@ pub trait Engine: Send {
     fn load(&mut self, table: &Table, rows: &mut dyn Rows) -> Result<u64, DatabaseError>;
 
     /// Builds an index that is not there yet.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn build_index(&mut self, table: &Table, index: &Index) -> Result<(), DatabaseError>;
 
     /// Statistics for the planner, and whatever makes what was loaded stay as it is.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn finish_load(&mut self, tables: &[Table]) -> Result<(), DatabaseError>;
 
     /// Runs a statement; every row goes to `sink`.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn run(
         &mut self,
         statement: &Statement,
@@ -142,15 +128,9 @@ pub trait Engine: Send {
     ) -> Result<Cost, DatabaseError>;
 
     /// The plan of a statement, a step a line; the statement does not run.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn plan(&mut self, statement: &Statement) -> Result<String, DatabaseError>;
 
     /// The plan with what each step cost, if the engine can tell: then the statement runs.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn explain(&mut self, statement: &Statement) -> Result<String, DatabaseError> {
         self.plan(statement)
     }
@@ -165,15 +145,9 @@ pub trait Engine: Send {
     fn files(&self) -> Vec<PathBuf>;
 
     /// Bytes of tables and indexes on disk.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn size_bytes(&mut self) -> Result<u64, DatabaseError>;
 
     /// Another connection to the same database, for a second thread.
-    ///
-    /// # Errors
-    /// [`DatabaseError`] of the engine.
     fn connect(&self) -> Result<Box<dyn Engine>, DatabaseError>;
 
     /// What cancels a statement of this connection.

@@ -39,6 +39,10 @@ pub struct Member {
 }
 
 /// This process among others that do one thing with it.
+///
+/// # Errors
+/// What all ranks do together fails with [`Lost`] where one of them does not come in time, ended, or is out of step, and so does
+/// every such call after it.
 pub struct Ranks {
     transport: Box<dyn Transport>,
     members: Vec<Member>,
@@ -98,9 +102,6 @@ impl Ranks {
     }
 
     /// Returns once every rank has called it.
-    ///
-    /// # Errors
-    /// [`Lost`].
     pub fn barrier(&mut self, until: Instant) -> Result<(), RanksError> {
         self.gather(&[], until).map(drop)
     }
@@ -144,9 +145,6 @@ impl Ranks {
     }
 
     /// How far each rank's clock is ahead of the root's, by the quickest of `rounds` exchanges with each; every rank gets all.
-    ///
-    /// # Errors
-    /// [`Lost`].
     pub fn clock_offsets(&mut self, rounds: u32, until: Instant) -> Result<Vec<ClockOffset>, RanksError> {
         self.begin()?;
         let bytes = if self.is_root() {

@@ -43,27 +43,12 @@ pub fn drives(spec: &LayoutSpec, sysfs: &Sysfs) -> Vec<Drive> {
     drives
 }
 
-/// The settings in the order in which they are made: what is built, then queues with the scheduler first, for it resets
-/// others, then the load.
+/// The settings in the order in which they are made.
 pub fn in_order(tuning: &Tuning) -> Vec<String> {
-    const ORDER: [&str; 13] = [
-        "layout",
-        "width",
-        "chunk",
-        "filesystem",
-        "mount_options",
-        "scheduler",
-        "nr_requests",
-        "wbt_lat_usec",
-        "max_sectors_kb",
-        "read_ahead_kb",
-        "nomerges",
-        "rq_affinity",
-        "irq_cpus",
-    ];
-    let place = |name: &&String| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len());
     let mut names: Vec<&String> = tuning.settings.keys().filter(|name| *name != "drives").collect();
-    names.sort_by_key(|name| (!tuning.settings[*name].of_layout, place(name), (*name).clone()));
+    names.sort_by_key(|name| {
+        (!tuning.settings[*name].of_layout, sweep::recommend::rank(name), (*name).clone())
+    });
     names.into_iter().cloned().collect()
 }
 

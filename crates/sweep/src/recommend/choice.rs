@@ -50,17 +50,24 @@ impl Varying {
     }
 }
 
-/// Where a setting stands in a sentence: what is built comes before how it is set, and that before the load.
-pub(crate) fn rank(name: &str) -> usize {
-    const ORDER: [&str; 12] = [
+/// Where a setting stands, in sentences as in what is made of them: what is built, then queues, of which the scheduler comes first
+/// because it resets others, then the load.
+#[must_use]
+pub fn rank(name: &str) -> usize {
+    const ORDER: [&str; 17] = [
         "layout",
         "width",
         "chunk",
         "filesystem",
         "mount_options",
         "scheduler",
-        "read_ahead_kb",
         "nr_requests",
+        "wbt_lat_usec",
+        "max_sectors_kb",
+        "read_ahead_kb",
+        "nomerges",
+        "rq_affinity",
+        "irq_cpus",
         "rw",
         "bs",
         "iodepth",

@@ -48,6 +48,7 @@ use crate::search::SearchSummary;
 
 use pairs::Judge;
 
+pub use choice::rank;
 pub use knee::{DepthPoint, Knee, NEAR_BEST};
 pub use ladder::{Change, Ladder, Rung, ladders};
 pub use settings::{Compromise, Measured, Setting, Share, compromise};
