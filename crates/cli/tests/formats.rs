@@ -6,7 +6,7 @@ mod fixture;
 
 use std::path::Path;
 
-use common::{place, works};
+use common::{place, refused, works};
 use fixture::fixture;
 use serde_json::Value;
 
@@ -88,6 +88,13 @@ fn a_report_of_version_2_is_tuned_from() {
     let shown = works(folder.path(), &["tune", "show", "report-2.json"]).out;
     assert!(shown.starts_with("sweep \"fixture\", 4 runs of 2 configurations\n"), "{shown}");
     assert!(shown.contains("random-reads-4k"), "{shown}");
+    let later = found.to_string().replace("flashwright.report/2", "flashwright.report/3");
+    std::fs::write(folder.path().join("later.json"), later).unwrap();
+    for verb in ["show", "apply"] {
+        let words = "error: later.json: is flashwright.report/3, and flashwright.report/2 is read\n\
+                     hint: name a sweep's directory, its results.db or its results.json\n";
+        refused(folder.path(), &["tune", verb, "later.json"], 2, words);
+    }
 }
 
 #[test]

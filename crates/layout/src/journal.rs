@@ -10,7 +10,8 @@
 //! finished, so what it announces was never begun; it is left out. Before anything is appended to it, that is made
 //! known to all later readers, for it will be the last no more: a torn line is ended by the control character CAN and a
 //! newline, and of one that is whole and wrong an entry says its number. Any other wrong line is damage: what the
-//! others say is undone, and it is told. When all is undone the file is removed.
+//! others say is undone, and it is told. A line whose sum is right and whose entry is not known was written by a later
+//! version, for something that it did: nothing is undone then. When all is undone the file is removed.
 
 use std::fmt;
 use std::io::Read;
@@ -131,13 +132,16 @@ impl Journal {
         journal.is_torn = !is_whole && !last.is_empty();
         for (index, line) in lines.iter().enumerate() {
             match parse_line(line) {
-                Some(Entry::Head(head)) if index == 0 => {
+                Line::Unknown(what) => {
+                    return Err(problem(&format!("line {} is whole and not known: {what}", index + 1)));
+                }
+                Line::Entry(Entry::Head(head)) if index == 0 => {
                     if head.format != FORMAT {
                         return Err(problem(&format!("its form is {}, not {FORMAT}", head.format)));
                     }
                     journal.head = head;
                 }
-                Some(entry) if index > 0 => journal.take(entry),
+                Line::Entry(entry) if index > 0 => journal.take(entry),
                 _ if is_unfinished(line) => {}
                 _ => journal.damaged.push(index + 1),
             }
@@ -280,9 +284,20 @@ fn is_unfinished(line: &[u8]) -> bool {
     line.is_empty() || line.last() == Some(&CANCEL)
 }
 
-fn parse_line(line: &[u8]) -> Option<Entry> {
-    let line = std::str::from_utf8(line).ok()?;
-    let (sum, json) = line.split_once(' ')?;
-    let sum = u32::from_str_radix(sum, 16).ok().filter(|_| sum.len() == 8)?;
-    (sum == crc32c::crc32c(json.as_bytes())).then(|| serde_json::from_str(json).ok())?
+/// What a line of the file is.
+enum Line {
+    Entry(Entry),
+    /// Its sum is right, so that it was written as it stands, and it is no entry of this version: what it says was done.
+    Unknown(serde_json::Error),
+    /// Its sum is wrong.
+    Damaged,
+}
+
+fn parse_line(line: &[u8]) -> Line {
+    let parts = std::str::from_utf8(line).ok().and_then(|line| line.split_once(' '));
+    let Some((sum, json)) = parts.filter(|(sum, _)| sum.len() == 8) else { return Line::Damaged };
+    if u32::from_str_radix(sum, 16) != Ok(crc32c::crc32c(json.as_bytes())) {
+        return Line::Damaged;
+    }
+    serde_json::from_str(json).map_or_else(Line::Unknown, Line::Entry)
 }

@@ -55,3 +55,16 @@ fn a_journal_of_format_1_is_read() {
     );
     assert!(shown[1].starts_with("xfs 00000000-0000-4000-8000-000000000001 on "), "{shown:?}");
 }
+
+/// Its sum says that it was written whole, so what it announces was begun: it is not taken for a torn line, even at the end.
+#[test]
+fn an_entry_of_a_later_version_ends_the_reading() {
+    let state = tempfile::tempdir().unwrap();
+    let mut journal = fixture("layout-journal-1.txt", journal);
+    let later = r#"{"change":{"number":6,"change":{"cache":{"of":"nvme0n1"}}}}"#;
+    journal.extend(format!("{:08x} {later}\n", crc32c::crc32c(later.as_bytes())).into_bytes());
+    std::fs::write(state.path().join("layout.journal"), journal).unwrap();
+    let error = layout::standing(state.path()).unwrap_err();
+    assert!(error.to_string().contains("line 9 is whole and not known: unknown variant `cache`"), "{error}");
+    assert!(error.hint().unwrap().contains("later version"));
+}

@@ -161,6 +161,32 @@ fn a_workload_with_an_option_of_a_later_version_is_read() {
     }
 }
 
+/// A record may keep its fields and have them mean something else: its version is asked.
+#[test]
+fn a_record_of_a_later_version_is_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let sql = fixture("results-3-passes.sql", results);
+    drop(open(directory.path(), &sql));
+    let connection = Connection::open(directory.path().join("results.db")).unwrap();
+    let mut later = record(&Workload::default());
+    later.schema = "flashwright.run/2".to_owned();
+    let text = serde_json::to_vec(&later).unwrap();
+    let mut packed = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut packed, &text).unwrap();
+    let packed = packed.finish().unwrap();
+    let changed =
+        connection.execute("UPDATE records SET length = ?1, zlib = ?2", (text.len() as i64, packed)).unwrap();
+    assert_eq!(changed, 2);
+    drop(connection);
+    let store = Store::open_read_only(directory.path()).unwrap();
+    let error = store.record(1).unwrap_err().to_string();
+    assert!(
+        error.ends_with("record of runs row 1 is 'flashwright.run/2', which this flashwright does not know"),
+        "{error}"
+    );
+    assert!(sweep::load::load(&store).is_err());
+}
+
 /// What a later version plans by is no damage, but decides how figures are read: they are not guessed at.
 #[test]
 fn a_plan_by_a_word_of_a_later_version_is_not_called_damage() {

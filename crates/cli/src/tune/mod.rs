@@ -16,7 +16,7 @@ mod tuning;
 use std::path::{Path, PathBuf};
 
 use ::layout::{LayoutError, Layouts, Permits};
-use sweep::report::Report;
+use sweep::report::{Report, SCHEMA};
 use sweep::store::{Store, locate};
 
 use self::args::{ApplyArgs, ShowArgs, TuneArgs, TuneCommand, UndoArgs};
@@ -68,8 +68,16 @@ fn report(sweep: &Path) -> Result<Report, Failure> {
         let failure = Failure::io(&json, "read", &error);
         failure.hint("name a sweep's directory, its results.db or its results.json")
     })?;
-    serde_json::from_str(&text)
-        .map_err(|error| Failure::failed(format!("{}: is no flashwright.report/2: {error}", json.display())))
+    let wrong = |what: String| {
+        Failure::invalid(format!("{}: {what}", json.display()))
+            .hint("name a sweep's directory, its results.db or its results.json")
+    };
+    let no_report = |error| wrong(format!("is no {SCHEMA}: {error}"));
+    let document: serde_json::Value = serde_json::from_str(&text).map_err(no_report)?;
+    if let Some(other) = document["schema"].as_str().filter(|schema| *schema != SCHEMA) {
+        return Err(wrong(format!("is {other}, and {SCHEMA} is read")));
+    }
+    serde_json::from_value(document).map_err(no_report)
 }
 
 fn show(args: &ShowArgs) -> Result<(), Failure> {

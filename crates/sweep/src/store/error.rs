@@ -91,7 +91,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// Table and row.
-        place: &'static str,
+        place: String,
         /// The word.
         word: String,
     },

@@ -7,6 +7,7 @@ use std::time::Duration;
 use flate2::read::ZlibDecoder;
 use measure::{LaterWord, RunRecord, TestType, WarningCode, Workload};
 use rusqlite::{OptionalExtension, Row};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -202,8 +203,8 @@ impl Store {
     /// The whole record of one run.
     ///
     /// # Errors
-    /// [`StoreError::NoSuchRow`] where there is no such run; [`StoreError::Damaged`] where its record
-    /// does not read.
+    /// [`StoreError::NoSuchRow`] where there is no such run; [`StoreError::Later`] where its record
+    /// is of another version, [`StoreError::Damaged`] where it does not read.
     pub fn record_of(&self, row: RecordOf) -> Result<RunRecord, StoreError> {
         let (table, id) = match row {
             RecordOf::Run(id) => ("runs", id),
@@ -230,7 +231,18 @@ impl Store {
             .take(length)
             .read_to_string(&mut text)
             .map_err(|e| self.damaged(place.clone(), e))?;
-        self.json(&place, &text)
+        let read: Result<RunRecord, StoreError> = self.json(&place, &text);
+        // What a field of another version means is not known, even where it reads.
+        let schema = match &read {
+            Ok(record) => record.schema.clone(),
+            Err(_) => {
+                serde_json::from_str(&text).map_or_else(|_| String::new(), |Versioned { schema }| schema)
+            }
+        };
+        if schema.starts_with("flashwright.run/") && schema != measure::record::SCHEMA {
+            return Err(StoreError::Later { path: self.path.clone(), place, word: schema });
+        }
+        read
     }
 
     /// The whole record of a row of [`Store::runs`].
@@ -435,9 +447,11 @@ impl Store {
     }
 
     /// What can be a word is one of a later version; anything else is damage.
-    fn unknown(&self, place: &'static str, word: &str) -> StoreError {
+    fn unknown(&self, place: &str, word: &str) -> StoreError {
         match LaterWord::new(word) {
-            Some(_) => StoreError::Later { path: self.path.clone(), place, word: word.to_owned() },
+            Some(_) => {
+                StoreError::Later { path: self.path.clone(), place: place.into(), word: word.to_owned() }
+            }
             None => self.damaged(place.into(), format!("'{word}'")),
         }
     }
@@ -445,6 +459,12 @@ impl Store {
     pub(super) fn damaged(&self, place: String, what: impl ToString) -> StoreError {
         StoreError::Damaged { path: self.path.clone(), place, what: what.to_string() }
     }
+}
+
+/// What every version of a record has.
+#[derive(Deserialize)]
+struct Versioned {
+    schema: String,
 }
 
 /// A row of figures, its warnings and details still to be read.
