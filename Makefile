@@ -13,7 +13,7 @@ PACKAGES = fio e2fsprogs xfsprogs btrfs-progs f2fs-tools dosfstools util-linux d
 
 # One thing after another, so that output and measurements are not mixed up under -j.
 .NOTPARALLEL:
-.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-again test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-package test-crash test-python test-torch test-lab test-lint lint format clippy doc deny bench install clean help
+.PHONY: picture minutes wheel package fio-compare left-out run quick fresh build build-debug static tls test test-again test-explore test-tools test-moto test-build test-cargo test-hostile test-slurm test-postgres test-mpi test-package test-crash test-python test-torch test-lab test-lint lint format tools clippy doc deny bench install clean help
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -54,6 +54,9 @@ build-debug:
 # A failure of one part is not to hide another, nor what was left out; nor what was not asked for.
 ALL = build lint lab hostile package slurm postgres python torch mpi cargo
 PARTS = build cargo hostile python
+ifeq ($(PARTS),all)
+override PARTS := $(ALL)
+endif
 test: test-tools ## Run all tests; as root on Debian, install what they use first
 	@rm -rf $(NOTES); python3 tools/tests.py space $(TARGET); for part in $(PARTS); do $(MAKE) --no-print-directory test-$$part; done; \
 	python3 tools/tests.py summary $(NOTES) $(PARTS) -- $(filter-out $(PARTS),$(ALL))
@@ -128,11 +131,11 @@ test-mpi: ## Try several processes under a real mpirun (docs/mpi.md)
 	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(MPI_PACKAGES) >/dev/null; } </dev/null || true; \
 	  fi; \
 	fi
-	@if command -v mpicc >/dev/null 2>&1; then \
+	@if command -v mpicc >/dev/null 2>&1 && ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1; then \
 	  $(NOTED) sh -c '$(QUICK) $(CARGO) build --workspace --bins --examples --features flashwright/mpi --locked \
 	    && mkdir -p $(dir $(MPI_BINARY)) && cp $(DEBUG_BINARY) $(MPI_BINARY) && python3 tools/mpi --binary $(MPI_BINARY)'; \
 	else \
-	  $(NOTED) echo "SKIP mpi: no mpicc (Debian: $(MPI_PACKAGES))"; \
+	  $(NOTED) echo "SKIP mpi: no mpicc or no libclang (Debian: $(MPI_PACKAGES))"; \
 	fi
 
 # Debian's Slurm, and the Lua that its scripts are tried with. What these packages start by themselves is not used.
@@ -176,15 +179,20 @@ WHEEL = $(TARGET)/python
 wheel:
 	rm -rf $(WHEEL)
 	$(PYTHON) -m venv $(WHEEL)/build
-	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
+	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "$(MATURIN)"
 	$(QUICK) CARGO=$(abspath tools/cargo-for-wheel) $(WHEEL)/build/bin/maturin build --profile dev --auditwheel skip --out $(WHEEL)/wheels
 
-test-python: test-moto wheel ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
-	$(PYTHON) -m venv $(WHEEL)/clean
-	$(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl
-	cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright
+# maturin, which builds the wheel: tools/cargo-for-wheel knows its command line.
+MATURIN = maturin>=1.9.4,<2
+test-python: test-moto ## Build the wheel of the Python package, install it in a clean virtual environment, test it there
 	if [ -x $(MOTO)/bin/python3 ]; then export FLASHWRIGHT_MOTO_PYTHON=$(MOTO)/bin/python3; fi; \
-	$(NOTED) $(WHEEL)/clean/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch --ignore=python/tests/dcp python/tests
+	$(NOTED) sh -c '$(MAKE) --no-print-directory wheel && $(PYTHON) -m venv $(WHEEL)/clean \
+	  && $(WHEEL)/clean/bin/pip install -q --disable-pip-version-check pytest mypy typing_extensions pandas polars $(WHEEL)/wheels/*.whl \
+	  || { echo "FAIL python: the wheel is not built or cannot be installed"; exit 1; }; failed=0; \
+	  (cd python/tests && $(abspath $(WHEEL))/clean/bin/mypy --strict --config-file= -p flashwright) \
+	    && echo "ok   python: types" || { echo "FAIL python: types"; failed=1; }; \
+	  $(WHEEL)/clean/bin/pytest -q -rfEs -p no:cacheprovider --import-mode=importlib --basetemp=$(WHEEL)/scratch --ignore=python/tests/dcp python/tests \
+	    || failed=1; exit $$failed'
 
 # The wheel of `test-python`, or one built here, in an environment of its own with PyTorch: 0.6 GB are downloaded, 1.5 GB stay.
 TORCH = $(TARGET)/torch
@@ -196,7 +204,7 @@ test-torch: ## Test checkpoints of PyTorch, on the CPU and with gloo, in an envi
 	set -e; if ! ls $(WHEEL)/wheels/*.whl >/dev/null 2>&1; then $(MAKE) --no-print-directory wheel; fi; \
 	$(TORCH)/bin/pip install -q --disable-pip-version-check --no-deps --force-reinstall $(WHEEL)/wheels/*.whl; \
 	$(TORCH)/bin/pip install -q --disable-pip-version-check pytest; \
-	$(NOTED) $(TORCH)/bin/pytest -q -rs -p no:cacheprovider --import-mode=importlib --basetemp=$(TORCH)/scratch python/tests/dcp
+	$(NOTED) $(TORCH)/bin/pytest -q -rfEs -p no:cacheprovider --import-mode=importlib --basetemp=$(TORCH)/scratch python/tests/dcp
 
 test-lab: ## Run this binary in an emulated machine with sixteen NVMe drives, md, LVM and btrfs (docs/lab.md)
 	TESTS_REPEAT=0 $(NOTED) python3 tools/lab
@@ -206,10 +214,13 @@ test-lint:
 
 # A step of lint, and a line of it that tools/tests.py counts.
 step = @echo '$(1)'; if $(1); then echo "ok   lint: $@"; else echo "FAIL lint: $@"; exit 1; fi
-lint: format deny clippy doc ## Formatting, clippy, documentation, licences
+lint: format deny tools clippy doc ## Formatting, clippy, documentation, licences, and whether what runs the tests tells the truth of them
 
 format:
 	$(call step,$(CARGO) fmt --all --check)
+
+tools:
+	$(call step,python3 tools/test_tests.py)
 
 clippy:
 	$(call step,$(QUICK) $(CARGO) clippy --workspace --all-targets --locked -- -D warnings)
@@ -227,7 +238,7 @@ deny:
 	fi
 
 bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp, IOR), of volumes and of hosts, with the machine they were measured on
-	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume -p flashwright-sweep --examples
+	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume -p flashwright-sweep -p flashwright-external -p flashwright-graph --examples
 	python3 tools/ratios
 
 PACKAGES_OUT = $(TARGET)/packages
@@ -235,7 +246,7 @@ package: build ## Make a .deb, an archive and the wheel, with manual pages and c
 	rm -rf $(PACKAGES_OUT)
 	tools/package $(BINARY) $(PACKAGES_OUT)
 	$(PYTHON) -m venv $(WHEEL)/build
-	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "maturin>=1.9.4,<2"
+	$(WHEEL)/build/bin/pip install -q --disable-pip-version-check "$(MATURIN)"
 	$(QUICK) $(WHEEL)/build/bin/maturin build --release --auditwheel skip --out $(PACKAGES_OUT)
 	tools/package --try $(PACKAGES_OUT)/*.deb
 

@@ -45,7 +45,7 @@ IGNORED = re.compile(r"test (.+) \.\.\. ignored(?:, (.+))?")
 LEFT_OUT = re.compile(r"\s*(?:SKIP:? |skipped: (?:SKIP )?|SKIPPED )(.+)")
 DOCUMENTATION = re.compile(r"\s+Doc-tests (.+)")
 CARGO = re.compile(r"test result: \S+ (\d+) passed; (\d+) failed; .* finished in ([0-9.]+)s")
-FAILED = re.compile(r"test (.+) \.\.\. FAILED|FAILED (.+)|FAIL +(.+)")
+FAILED = re.compile(r"test (.+?)(?: - should panic)? \.\.\. FAILED|(?:FAILED|ERROR) (\S+\.py\b.*)|FAIL +(.+)")
 REPEATED = re.compile(r" +(\w+): once more, on a new machine")
 ENDED = re.compile(r" +(\w+): \d+ s \(\d+ s of CPU time\)")
 LAB = re.compile(r"lab: (\d+) ok, (\d+) failed, .*")
@@ -54,7 +54,7 @@ PYTEST = re.compile(r"(?:\d+ \w+, )*\d+ (?:passed|failed|skipped|error).* in [0-
 SEEDS = ("PROPTEST_RNG_SEED", "FLASHWRIGHT_CRASH_SEED", "FLASHWRIGHT_TEST_SEED")
 REPEATS = os.environ.get("TESTS_REPEAT", "0") not in ("", "0")
 # What all parts leave in cargo's directory (docs/testing.md), and what tests take beside it while they run, in GiB.
-BUILT, BESIDE = 12, 6
+BUILT, BESIDE = 11, 6
 # Of test programs, those that are named at the end.
 SLOWEST = 20
 # Of the output of a program that failed, so many lines are printed again at the end.
@@ -68,8 +68,10 @@ class Part:
         self.passed, self.failed, self.failures, self.left_out, self.slow, self.repeated, self.details = 0, 0, [], [], [], [], []
         self.test = self.program = ""
         self.once = {}  # failures of scenarios that are made a second time, until that ends
-        self.is_shown = True
+        self.is_shown, self.is_output = True, False  # whether a line is of a result, and whether a test that passed printed it
         self.began = time.monotonic()
+        # What cargo had left in its directory before.
+        self.had_built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or "target", "debug").exists()
 
     def read(self, line: str):
         """Counts a line, and prints it unless it is output of a test that passed."""
@@ -86,10 +88,10 @@ class Part:
             self.left_out.append(f"{found[1]}: ignored: {found[2] or 'no reason is given'}")
         elif found := LEFT_OUT.fullmatch(text):
             self.left_out.append(f"{self.test}: {found[1]}" if self.test else found[1])
-        # What tests that passed have printed comes first, then what failed, then the result.
+        # What tests that passed have printed comes first, then their names below the same word, then what failed, then the result.
         if text == "successes:":
-            self.is_shown = False
-        elif text == "failures:" or text.startswith("test result:"):
+            self.is_shown, self.is_output = False, self.is_shown
+        elif not self.is_output and (text == "failures:" or text.startswith("test result:")):
             self.is_shown, self.test = True, ""
         if self.is_shown:
             self.count(text)
@@ -124,10 +126,10 @@ class Part:
     def read_program(self, outcome: programs.Outcome):
         """Counts and prints the whole output of a test program. One that ends without a result has failed."""
         name, failed, results = outcome.program.name, self.failed, len(self.slow)
-        self.is_shown, self.test, self.program = True, "", name
+        self.is_shown, self.is_output, self.test, self.program = True, False, "", name
         for line in ["\n", outcome.program.title, *outcome.lines]:
             self.read(line)
-        self.is_shown = True
+        self.is_shown, self.is_output = True, False
         if outcome.code < 0:
             unfinished = programs.tests_without_result(outcome)
             tests = f"; without a result: {', '.join(unfinished[:8])}{' …' if unfinished[8:] else ''}" if unfinished else ""
@@ -149,7 +151,7 @@ class Part:
         path.write_text(json.dumps({
             "exit": code, "seconds": time.monotonic() - self.began, "cpu": children_cpu(), "passed": self.passed, "failed": self.failed,
             "failures": self.failures, "left_out": list(dict.fromkeys(self.left_out)), "slow": self.slow, "repeated": self.repeated,
-            "details": self.details}))
+            "details": self.details, "had_built": self.had_built}))
         return code
 
 
@@ -161,17 +163,25 @@ def children_cpu() -> float:
 
 
 def run(note: pathlib.Path, command: list) -> int:
+    # Of an earlier run: it is not to stand for this one, if this one is killed.
+    note.unlink(missing_ok=True)
     first = Part()
     code = run_once(first, command)
     if code == 0 and not first.passed and not first.left_out and note.name != "build":
         first.read(f"FAIL {note.name}: no test ran\n")
         return first.note(note, 1)
-    if code == 0 or not REPEATS or not first.failures:
+    if code == 0 or not REPEATS or note.name == "build":
         return first.note(note, code)
+    first.failures = first.failures or [f"exit code {code}"]
     print(f"\nonce more: {' '.join(first.failures)}", flush=True)
     second = Part()
     second.began = first.began
-    if (again := run_once(second, command)) == 0:
+    again = run_once(second, command)
+    if again == 0 and (second.passed < max(first.passed, 1) or count(second.left_out) > count(first.left_out)):
+        # What failed was left out, and has not passed.
+        second.read(f"FAIL {note.name}: fewer tests ran than at the first attempt\n")
+        again = 1
+    if again == 0:
         second.repeated += first.failures
         second.details = first.details
         return second.note(note, 0)
@@ -181,14 +191,22 @@ def run(note: pathlib.Path, command: list) -> int:
 
 
 def run_once(part: Part, command: list) -> int:
-    # In one stream, so that a result stands behind the name of its program.
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace") as child:
-        for line in child.stdout:
-            part.read(line)
-    return child.returncode
+    # In one stream, so that a result stands behind the name of its program; in a session, all of which ends if this does.
+    signal.signal(signal.SIGTERM, interrupted)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          start_new_session=True) as child:
+        try:
+            for line in child.stdout:
+                part.read(line)
+        except BaseException:
+            os.killpg(child.pid, signal.SIGTERM)
+            raise
+    # What says that it failed has failed, whatever its last command said.
+    return child.returncode or int(part.failed > 0)
 
 
 def run_crates(note: pathlib.Path, cargo_test: list) -> int:
+    note.unlink(missing_ok=True)
     part = Part()
     listed, code = programs.list_programs(cargo_test, part.read)
     if code != 0 or not listed:
@@ -210,10 +228,14 @@ def run_crates(note: pathlib.Path, cargo_test: list) -> int:
 
 
 def repeat(part: Part, outcome: programs.Outcome, count: int, failures: list):
-    """Runs the tests of a program that failed once more, alone: all of it, if it came to no result."""
+    """Runs the tests of a program that failed once more, alone: all of it, if it came to no result. One whose output hid a name of
+    what failed is not: another test may pass in its place."""
     program, is_whole = outcome.program, outcome.code < 0 or outcome.program.name == "documentation"
     if not is_whole:
         program = dataclasses.replace(program, arguments=(*program.arguments, "--exact", *failures))
+    if len(failures) < count:
+        part.read(f"FAIL {program.name}: {count - len(failures)} of {count} failed tests have no name in its output\n")
+        return
     print(f"\n{program.name}: once more, alone: {'; '.join(failures)}", flush=True)
     again = Part()
     for second in programs.Pool().run_all([program]):
@@ -270,28 +292,34 @@ def explore(directory: pathlib.Path, time_of: str, seed: str, cargo_test: list) 
 
 def minutes(directory: pathlib.Path, file: pathlib.Path) -> int:
     """In rows whose first cell names a part, as `test-NAME` or `make NAME`, the last cell; and the line that says where they are from."""
-    parts = {note.name: json.loads(note.read_text()) for note in directory.glob("*") if not note.name.startswith("explore-")}
-    taken = {name: max(1, round(part["seconds"] / 60)) for name, part in parts.items() if part["exit"] == 0}
+    parts = {note.name: noted(note) for note in directory.glob("*") if not note.name.startswith("explore-")}
+    taken = {name: max(1, round(part["seconds"] / 60)) for name, part in parts.items() if part and part["exit"] == 0}
     if not taken:
         sys.exit(f"error: no part has passed in {directory}\nhint: make test, then make minutes")
+    if "build" in taken and parts["build"]["had_built"]:
+        # One that found something compiled says nothing of one from nothing.
+        del taken["build"]
     lines, written = [], set()
     for line in file.read_text().splitlines(keepends=True):
         if (found := re.match(r"\| (?:– )?`(?:make )?(?:test-)?(\w+)` \|", line)) and found[1] in taken:
-            if found[1] == "build" and (row := re.search(r"\| (\d+) \|\n$", line)):
-                # A build that found most of it compiled says nothing of one from nothing.
-                taken["build"] = max(taken["build"], int(row[1]))
             line = re.sub(r"\| [^|]+ \|\n$", f"| {taken[found[1]]} |\n", line)
             written.add(found[1])
         elif line.startswith("Minutes are "):
-            total = round(sum(parts[name]["seconds"] for name in taken) / 60)
-            line = (f"Minutes are those of a run on {os.cpu_count()} CPUs (Linux {platform.release().split('-')[0]}, {total} minutes for "
-                    f"{', '.join(name for name in sorted(taken) if round(parts[name]['seconds'] / 60))}); `make minutes` writes those of the last run.\n")
+            total, cpu = (round(sum(parts[name][key] for name in taken) / 60) for key in ("seconds", "cpu"))
+            line = (f"Minutes are those of a run on {os.cpu_count()} CPUs ({cpu_model()}, Linux {platform.release().split('-')[0]}, {time.strftime('%Y-%m-%d')}): "
+                    f"{total}, and {cpu} of CPU time, for {', '.join(sorted(taken))}.\n")
         lines.append(line)
     file.write_text("".join(lines))
     print(*(f"{name:12}{taken[name]:5}{'' if name in written else '  no row'}" for name in sorted(taken)), sep="\n")
     for name in sorted(parts.keys() - taken.keys()):
         print(f"{name:12}  failed: not taken")
     return 0
+
+
+def cpu_model() -> str:
+    """What /proc/cpuinfo calls the processor."""
+    models = [line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return models[0] if models else platform.machine()
 
 
 def noted(file: pathlib.Path):
@@ -324,13 +352,18 @@ def summary(directory: pathlib.Path, names: list, left: list) -> int:
     for name, part in parts.items():
         if part:
             verdict = "" if part["exit"] == 0 else f"  FAILED, exit code {part['exit']}"
-            print(f"{name:12}{part['passed']:8}{part['failed']:8}{len(part['repeated']):7}{len(part['left_out']):10}"
+            print(f"{name:12}{part['passed']:8}{part['failed']:8}{len(part['repeated']):7}{count(part['left_out']):10}"
                   f"{part['seconds'] / 60:9.1f}{part['cpu'] / 60:7.1f}{verdict}")
         else:
             print(f"{name:12}{'did not run':>33}  FAILED")
     for name in left:
         print(f"not run: {name}: make test-{name}")
     return int(any(not part or part["exit"] for part in parts.values()))
+
+
+def count(left_out: list) -> int:
+    """How many tests were left out: pytest puts those of one place and reason into one line, `[3] file:7: reason`."""
+    return sum(int(found[1]) if (found := re.match(r"\[(\d+)\] ", line)) else 1 for line in left_out)
 
 
 def listed(name: str, title: str, lines: list):
@@ -366,6 +399,8 @@ if __name__ == "__main__":
             sys.exit({"run": run, "crates": run_crates}[verb](path, command))
         case ["summary", directory, *names] if names:
             cut = names.index("--") if "--" in names else len(names)
+            if not names[:names.index("--") if "--" in names else len(names)]:
+                sys.exit("error: PARTS names no part\nhint: PARTS=all, or some of them: PARTS='cargo python'")
             sys.exit(summary(pathlib.Path(directory), names[:cut], names[cut + 1:]))
         case ["space", directory]:
             sys.exit(space(pathlib.Path(directory)))

@@ -151,6 +151,49 @@ fn dependencies() -> [Graph; 2] {
 
 /// Every `FLASHWRIGHT_*` in the files of the tree is declared in `base::environment`, every declared one is used, and the
 /// documentation says of each what the declaration says.
+/// Cargo only warns of a profile's package that is in no lock file: after a crate is replaced, the next one is not optimised.
+#[test]
+fn profiles_name_packages_that_there_are() {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(tree.join(name)).unwrap();
+    let (manifest, lock) = (read("Cargo.toml"), read("Cargo.lock"));
+    let named = manifest.lines().filter_map(|line| line.strip_prefix("[profile.")?.split_once(".package."));
+    let named: Vec<&str> = named.map(|(_, name)| name.trim_end_matches(']').trim_matches('"')).collect();
+    assert!(named.len() > 20, "{named:?}");
+    for name in named.into_iter().filter(|name| *name != "*") {
+        assert!(
+            lock.contains(&format!("\nname = \"{name}\"\n")),
+            "Cargo.toml has a profile of {name}, Cargo.lock has not"
+        );
+    }
+}
+
+/// The profile `quick` does not optimise `measure`; what a request passes of it is compiled where the loop is, for which it is `#[inline]`.
+#[test]
+fn what_a_request_passes_of_measure_is_inlined() {
+    const PASSED: [&str; 7] =
+        ["next_block", "next_u64", "below", "unit", "exponential", "record", "record_n"];
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../measure/src");
+    let mut files = Vec::new();
+    list(&source.join("pattern"), &mut files);
+    files.push(source.join("histogram.rs"));
+    let mut found = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = product(&text);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        for (number, line) in lines.iter().enumerate().filter(|(_, line)| line.ends_with('{')) {
+            let Some((_, rest)) = line.split_once("fn ") else { continue };
+            let Some(name) = PASSED.iter().find(|name| **name == identifier(rest)) else { continue };
+            assert_eq!(lines[number - 1], "#[inline]", "{}: {line}", file.display());
+            found.push(*name);
+        }
+    }
+    for name in PASSED {
+        assert!(found.contains(&name), "{name} is not there: {found:?}");
+    }
+}
+
 #[test]
 fn environment_variables_are_declared_once_and_documented() {
     let tree = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().parent().unwrap();
