@@ -237,7 +237,7 @@ deny:
 	  echo "SKIP licences: cargo-deny is not installed (cargo install cargo-deny)"; \
 	fi
 
-bench: build ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp, IOR), of volumes and of hosts, with the machine they were measured on
+bench: build quick ## Ratios against peers (fio, nbdkit, qemu, nbdcopy, cp, rsync, rclone, dcp, IOR), of volumes, of hosts and of the profiles, with the machine they were measured on
 	$(QUICK) $(CARGO) build --release --locked -p flashwright-volume -p flashwright-sweep -p flashwright-external -p flashwright-graph --examples
 	python3 tools/ratios
 

@@ -47,11 +47,11 @@ class Parts(unittest.TestCase):
         return done.returncode, done.stdout + done.stderr
 
     def test_a_part_whose_tests_pass(self):
-        code, note = self.print_part("test a ... ok", PASSED, "SKIP b: no drive", "SKIPPED [3] x.py:7: no root")
-        self.assertEqual((code, note["passed"], note["failed"], note["left_out"]), (0, 1, 0, ["b: no drive", "[3] x.py:7: no root"]))
+        code, note = self.print_part("test a ... ok", PASSED, "SKIP b: no drive", "SKIPPED: no ring", "SKIPPED [3] x.py:7: no root")
+        self.assertEqual((code, note["passed"], note["failed"], note["left_out"]), (0, 1, 0, ["b: no drive", "no ring", "[3] x.py:7: no root"]))
         code, text = self.summary("part")
         self.assertEqual(code, 0)
-        self.assertRegex(text, r"part +1 +0 +0 +4 ")
+        self.assertRegex(text, r"part +1 +0 +0 +5 ")
 
     def test_a_test_that_fails_has_a_name(self):
         code, note = self.print_part("test a - should panic ... FAILED", FAILED, end=101)

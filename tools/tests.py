@@ -12,7 +12,7 @@
     tools/tests.py minutes DIRECTORY FILE            writes the minutes of the parts that were noted into the table in FILE
     tools/tests.py space DIRECTORY                   says so if the disk of DIRECTORY, where cargo builds, has no room for all parts
 
-A test that cannot run here prints a line `SKIP ...` or `skipped: ...` and passes. cargo shows what a passing test prints
+A test that cannot run here prints a line `SKIP ...`, `SKIPPED: ...` or `skipped: ...` and passes. cargo shows what a passing test prints
 only where it is asked to (`-- --show-output`): this takes it out of what the person sees, and notes those lines. Tests
 that are ignored, and those that pytest skips (`-rs`), are noted as well. Counted are the tests of cargo and pytest, and
 the lines `ok ...` and `FAIL ...` of our own tools; of a scenario of the lab that was repeated, those of its second attempt.
@@ -42,7 +42,7 @@ import programs  # noqa: E402
 
 TEST = re.compile(r"---- (.+) stdout ----")
 IGNORED = re.compile(r"test (.+) \.\.\. ignored(?:, (.+))?")
-LEFT_OUT = re.compile(r"\s*(?:SKIP:? |skipped: (?:SKIP )?|SKIPPED )(.+)")
+LEFT_OUT = re.compile(r"\s*(?:SKIP(?:PED)?:? |skipped: (?:SKIP )?)(.+)")
 DOCUMENTATION = re.compile(r"\s+Doc-tests (.+)")
 CARGO = re.compile(r"test result: \S+ (\d+) passed; (\d+) failed; .* finished in ([0-9.]+)s")
 FAILED = re.compile(r"test (.+?)(?: - should panic)? \.\.\. FAILED|(?:FAILED|ERROR) (\S+\.py\b.*)|FAIL +(.+)")

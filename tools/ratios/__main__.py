@@ -15,7 +15,7 @@ import sys
 
 import common
 
-TABLES = ("drives", "nbd", "volumes", "hosts", "stage", "governor", "flashio", "tasks", "external", "searches")
+TABLES = ("drives", "nbd", "volumes", "hosts", "stage", "governor", "flashio", "tasks", "external", "searches", "profiles")
 
 
 def main():

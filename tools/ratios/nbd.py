@@ -48,9 +48,15 @@ class Server:
 
     def cpu_seconds(self):
         """User and system time of all its threads."""
+        return sum(self.times()) / TICKS
+
+    def user_seconds(self):
+        return self.times()[0] / TICKS
+
+    def times(self):
         with open(f"/proc/{self.process.pid}/stat") as file:
             fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return int(fields[11]), int(fields[12])
 
     def stop(self):
         if self.process.poll() is None:

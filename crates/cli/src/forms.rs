@@ -33,6 +33,15 @@ pub fn beside(results: &Path, text: &str, force: bool) -> Result<(), Failure> {
 /// The form that `--format` or the name of `--output` asks for; None if neither does.
 pub fn format(format: Option<ReportFormat>, output: Option<&Path>) -> Result<Option<ReportFormat>, Failure> {
     let named = by_name(output);
+    let extension = output.and_then(Path::extension);
+    if let (None, None, Some(extension), Some(path)) = (format, named, extension, output) {
+        return Err(Failure::invalid(format!(
+            "--output={}: no form has the extension .{}",
+            path.display(),
+            extension.display()
+        ))
+        .hint("html, md, csv, json and svg are known; or say which by --format"));
+    }
     if let (Some(format), Some(named), Some(path)) = (format, named, output)
         && format != named
     {

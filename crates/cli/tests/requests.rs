@@ -148,7 +148,7 @@ hint: check the name; or give --size=1g to have it made with that size
 "),
         (&["bench", "--rw=write", "--size=1m", "--target", "/dev/nvme99n9"], "\
 error: /dev/nvme99n9: no such file or device
-hint: check the name; to make a scratch file write to file:/dev/nvme99n9?size=1g
+hint: check the name; `flashwright probe` shows the drives of this machine
 "),
         (&["bench", "--target", "iscsi://host/export"], "\
 error: 'iscsi://host/export': 'iscsi' is not a kind of device known here
@@ -187,8 +187,8 @@ hint: name the directory that a sweep wrote (its --output), or its results.db
         &["sweep", "--target", "/no/such/file", "--output", "made/here"],
         2,
         "\
-error: /no/such/file: no such file or device
-hint: check the name; to make a scratch file write to file:/no/such/file?size=1g
+error: /no/such: there is no such directory
+hint: make it first, or name a file in another one
 ",
     );
     assert!(names(folder.path()).is_empty());
@@ -324,7 +324,8 @@ fn what_cannot_be_served_or_laid_out_is_refused_before_anything_is_taken() {
     for (arguments, words) in [
         (
             serve(&["--tls-psk", "nosuch"]),
-            "error: --tls-psk=nosuch: read nosuch: No such file or directory (os error 2)\n",
+            "error: --tls-psk=nosuch: read nosuch: No such file or directory (os error 2)\n\
+             hint: docs/nbd.md says how keys (psktool -u NAME -p FILE) and certificates are made\n",
         ),
         (
             serve(&[&tcp[..], &["--announce", "/nosuch/x"]].concat()),

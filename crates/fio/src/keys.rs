@@ -323,8 +323,7 @@ const ACCEPTED: &[Key] = &[
 
 const LOGS: &str = "--json has the samples; leave it out";
 const HOOKS: &str = "run the command yourself, before or after";
-const OTHER_ENGINE: &str =
-    "it belongs to an engine that flashwright does not have; write ioengine=io_uring, libaio, nbd or psync";
+const OTHER_ENGINE: &str = "it belongs to an engine that flashwright does not have; `flashwright bench --help` names those of ioengine";
 
 /// Options that change what runs in a way that flashwright does not have.
 #[rustfmt::skip]

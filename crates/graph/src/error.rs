@@ -212,7 +212,10 @@ impl GraphError {
             Self::Spec(source) => Some(source.hint()),
             Self::Open(source) => match &**source {
                 VolumeError::Open(
-                    OpenError::Missing { .. } | OpenError::NotATarget { .. } | OpenError::TooSmall { .. },
+                    OpenError::Missing { .. }
+                    | OpenError::NoDirectory { .. }
+                    | OpenError::NotATarget { .. }
+                    | OpenError::TooSmall { .. },
                 ) => Some("name a graph of bfs build, or the devices that one was built on".to_owned()),
                 source => source.hint(),
             },

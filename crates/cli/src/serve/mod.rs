@@ -139,6 +139,7 @@ fn tls(args: &ServeArgs) -> Result<Option<ServerTls>, Failure> {
     };
     made.map(Some).map_err(|error| {
         Failure::invalid(format!("{flag}={}: {}", path.display(), base::with_causes(&error)))
+            .hint("docs/nbd.md says how keys (psktool -u NAME -p FILE) and certificates are made")
             .hint_if(error.hint())
     })
 }

@@ -65,7 +65,9 @@ fn report(sweep: &Path) -> Result<Report, Failure> {
         return crate::sweep::loaded(&Store::open_read_only(sweep)?);
     }
     let text = std::fs::read_to_string(&json).map_err(|error| {
-        let failure = Failure::io(&json, "read", &error);
+        let message = format!("{}: cannot be read: {error}", json.display());
+        let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+        let failure = if is_missing { Failure::invalid(message) } else { Failure::failed(message) };
         failure.hint("name a sweep's directory, its results.db or its results.json")
     })?;
     let wrong = |what: String| {

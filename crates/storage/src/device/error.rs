@@ -20,6 +20,12 @@ pub enum OpenError {
         /// What was asked for.
         path: PathBuf,
     },
+    /// The directory that is to hold it is not there.
+    #[error("{}: there is no such directory", path.display())]
+    NoDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Something that holds no bytes at offsets.
     #[error("{}: is {what}, not a file or block device", path.display())]
     NotATarget {
@@ -153,6 +159,7 @@ impl OpenError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Missing { .. }
+            | Self::NoDirectory { .. }
             | Self::NotATarget { .. }
             | Self::TooSmall { .. }
             | Self::SizeMismatch { .. }
@@ -179,11 +186,15 @@ impl OpenError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Missing { path } if path.as_os_str().as_encoded_bytes().contains(&b'?') => {
-                format!("check the name; a scratch file with a size is file:{}", path.display())
+                format!("check the name; a file that is made with a size is file:{}", path.display())
+            }
+            Self::Missing { path } if path.starts_with("/dev") => {
+                "check the name; `flashwright probe` shows the drives of this machine".to_owned()
             }
             Self::Missing { path } => {
-                format!("check the name; to make a scratch file write to file:{}?size=1g", path.display())
+                format!("check the name; to make a file of it write to file:{}?size=1g", path.display())
             }
+            Self::NoDirectory { .. } => "make it first, or name a file in another one".to_owned(),
             Self::NotATarget { path, what: "a directory" } => {
                 format!("name a file in it: file:{}/scratch?size=1g", path.display())
             }
@@ -225,9 +236,10 @@ impl OpenError {
             Self::Denied { source, .. } if source.raw_os_error() == Some(libc::ETXTBSY) => {
                 "a program is being run from it, or it is swapped to".to_owned()
             }
-            Self::Denied { .. } => {
+            Self::Denied { path, .. } if path.starts_with("/dev") => {
                 "run as a user who may, for instance root or a member of group disk".to_owned()
             }
+            Self::Denied { .. } => "run as a user who may, or name a file in another directory".to_owned(),
             Self::MadeOfOthers { .. } => "name one of them".to_owned(),
             Self::Replaced { .. } => "try again when nothing else changes it".to_owned(),
             Self::Io { source, .. } if source.raw_os_error() == Some(libc::EMFILE) => {

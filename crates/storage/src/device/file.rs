@@ -81,7 +81,7 @@ pub(crate) fn create(
         .open(path)
         .map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => OpenError::Replaced { path: path.to_owned() },
-            io::ErrorKind::NotFound => OpenError::Missing { path: parent(path).to_owned() },
+            io::ErrorKind::NotFound => OpenError::NoDirectory { path: parent(path).to_owned() },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => no_space(Some(error)),
             _ => open_error(path, Access::ReadWrite, error),
         })?;
@@ -100,7 +100,7 @@ pub(crate) fn create(
 }
 
 /// The directory of a path.
-fn parent(path: &Path) -> &Path {
+pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -59,6 +59,9 @@ fn open_path(
                 Some(size) if options.access.writes() && !is_dangling(path) => {
                     Ok(Arc::new(file::create(text, path, size, options)?))
                 }
+                _ if !file::parent(path).exists() => {
+                    Err(OpenError::NoDirectory { path: file::parent(path).to_owned() })
+                }
                 _ => Err(OpenError::Missing { path: path.to_owned() }),
             };
         }

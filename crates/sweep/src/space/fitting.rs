@@ -97,7 +97,12 @@ impl Space {
             None => Ok(()),
             Some(width) => {
                 let reason = format!("is more than the {count} drives that are named");
-                Err(self.fault_of("width", width, &reason, "name more drives under [base], or lower it"))
+                Err(self.fault_of(
+                    "width",
+                    width,
+                    &reason,
+                    "name more drives (--drives, or under [base]), or lower it",
+                ))
             }
         }
     }

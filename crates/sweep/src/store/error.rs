@@ -187,7 +187,8 @@ impl StoreError {
             Self::OtherMachine { .. } => {
                 "resume it there, or add --allow-other-machine to mix figures of two machines knowingly"
             }
-            Self::Lock { .. } | Self::NoSuchRow { .. } | Self::Database { .. } | Self::File { .. } => {
+            Self::Lock { .. } => "run it as the user who began it; its directory must be writable",
+            Self::NoSuchRow { .. } | Self::Database { .. } | Self::File { .. } => {
                 return None;
             }
         })
