@@ -33,15 +33,6 @@ pub fn beside(results: &Path, text: &str, force: bool) -> Result<(), Failure> {
 /// The form that `--format` or the name of `--output` asks for; None if neither does.
 pub fn format(format: Option<ReportFormat>, output: Option<&Path>) -> Result<Option<ReportFormat>, Failure> {
     let named = by_name(output);
-    let extension = output.and_then(Path::extension);
-    if let (None, None, Some(extension), Some(path)) = (format, named, extension, output) {
-        return Err(Failure::invalid(format!(
-            "--output={}: no form has the extension .{}",
-            path.display(),
-            extension.display()
-        ))
-        .hint("html, md, csv, json and svg are known; or say which by --format"));
-    }
     if let (Some(format), Some(named), Some(path)) = (format, named, output)
         && format != named
     {
@@ -49,6 +40,21 @@ pub fn format(format: Option<ReportFormat>, output: Option<&Path>) -> Result<Opt
             .hint("leave --format out, or name a file with an extension that fits it"));
     }
     Ok(format.or(named))
+}
+
+/// Refuses a file whose extension names no form, where `--format` does not say which.
+pub fn check_extension(format: Option<ReportFormat>, output: Option<&Path>) -> Result<(), Failure> {
+    match (format, by_name(output), output, output.and_then(Path::extension)) {
+        (None, None, Some(path), Some(extension)) => {
+            let extension = extension.display();
+            Err(Failure::invalid(format!(
+                "--output={}: no form has the extension .{extension}",
+                path.display()
+            ))
+            .hint("html, md, csv, json and svg are known; or say which by --format"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The form that a file's name asks for.

@@ -5,7 +5,7 @@ use sweep::store::Store;
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
-use crate::forms::{ReportFormat, beside, format};
+use crate::forms::{ReportFormat, beside, check_extension, format};
 use crate::output::Sink;
 use crate::sweep::loaded;
 
@@ -19,6 +19,7 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     let sink = Sink::of(args.output.as_deref(), args.force)?;
     let store = Store::open_read_only(&args.sweep)?;
     sink.is_none_of([store.path()])?;
+    check_extension(args.format, args.output.as_deref())?;
     let report = loaded(&store)?;
     let text = match format {
         ReportFormat::Html => html(&report),

@@ -217,6 +217,7 @@ fn a_report_has_the_forms_of_a_sweeps_and_says_what_was_asked_and_how_it_was_ans
     for (more, code, words) in [
         (&["--output", "mine.csv"][..], 3, "--output=mine.csv: is there already"),
         (&["--output", "results.db"], 3, "--output=results.db: "),
+        (&["--output", "page.pdf"], 2, "--output=page.pdf: no form has the extension .pdf"),
         (&["--output", "mine.csv", "--format", "md"], 2, "--output=mine.csv: its name says another format"),
         (&["--json", "--format", "md"], 2, "--format"),
     ] {

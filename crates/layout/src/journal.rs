@@ -135,15 +135,18 @@ impl Journal {
                 Line::Unknown(what) => {
                     return Err(problem(&format!("line {} is whole and not known: {what}", index + 1)));
                 }
-                Line::Entry(Entry::Head(head)) if index == 0 => {
-                    if head.format != FORMAT {
-                        return Err(problem(&format!("its form is {}, not {FORMAT}", head.format)));
+                Line::Entry(entry) => match (*entry, index) {
+                    (Entry::Head(head), 0) => {
+                        if head.format != FORMAT {
+                            return Err(problem(&format!("its form is {}, not {FORMAT}", head.format)));
+                        }
+                        journal.head = head;
                     }
-                    journal.head = head;
-                }
-                Line::Entry(entry) if index > 0 => journal.take(entry),
-                _ if is_unfinished(line) => {}
-                _ => journal.damaged.push(index + 1),
+                    (_, 0) => journal.damaged.push(1),
+                    (entry, _) => journal.take(entry),
+                },
+                Line::Damaged if is_unfinished(line) => {}
+                Line::Damaged => journal.damaged.push(index + 1),
             }
         }
         // A last line that is whole and wrong was never finished either: the disk may write its parts in any order.
@@ -286,7 +289,7 @@ fn is_unfinished(line: &[u8]) -> bool {
 
 /// What a line of the file is.
 enum Line {
-    Entry(Entry),
+    Entry(Box<Entry>),
     /// Its sum is right, so that it was written as it stands, and it is no entry of this version: what it says was done.
     Unknown(serde_json::Error),
     /// Its sum is wrong.
@@ -299,5 +302,5 @@ fn parse_line(line: &[u8]) -> Line {
     if u32::from_str_radix(sum, 16) != Ok(crc32c::crc32c(json.as_bytes())) {
         return Line::Damaged;
     }
-    serde_json::from_str(json).map_or_else(Line::Unknown, Line::Entry)
+    serde_json::from_str(json).map_or_else(Line::Unknown, |entry| Line::Entry(Box::new(entry)))
 }

@@ -68,6 +68,7 @@ fn one_form(args: &ReportArgs, format: ReportFormat) -> Result<(), Failure> {
     let results = file_of(&args.results);
     let sink = Sink::of(args.output.as_deref(), args.force)?;
     sink.is_none_of([results.as_path()])?;
+    forms::check_extension(args.format, args.output.as_deref())?;
     let kept = store::read(&results)?;
     let document = DbCompareDocument::of(&kept, None);
     let page = page::whole(&document);
