@@ -27,15 +27,21 @@ pub fn explain(error: &Error, root: &Command) -> Result<(), Failure> {
             let is_first = std::env::args_os().len() == 1;
             Err(failure.hint_if(is_first.then_some("start with `flashwright sweep`, or `flashwright probe`")))
         }
-        _ => Err(failure(error, &command_of(root, std::env::args_os().skip(1)))),
+        _ => Err(failure(error, &command_of(root, std::env::args_os().skip(1)), root)),
     }
+}
+
+/// The verbs below verbs that have this name, as they are typed after the program's.
+fn below_verbs(root: &Command, word: &str) -> Vec<String> {
+    let verbs = root.get_subcommands().filter(|verb| verb.find_subcommand(word).is_some());
+    verbs.map(|verb| format!("{} {word}", verb.get_name())).collect()
 }
 
 fn styled(error: &Error) -> String {
     error.render().ansi().to_string()
 }
 
-fn failure(error: &Error, command: &str) -> Failure {
+fn failure(error: &Error, command: &str, root: &Command) -> Failure {
     let flag = context(error, ContextKind::InvalidArg).map(|arg| flag_name(&arg));
     let value = context(error, ContextKind::InvalidValue);
     let help = format!("`{} --help` tells what there is", command);
@@ -55,7 +61,11 @@ fn failure(error: &Error, command: &str) -> Failure {
         (ErrorKind::UnknownArgument, Some(flag)) => unknown_flag(error, &flag, command),
         (ErrorKind::InvalidSubcommand, _) => {
             let word = context(error, ContextKind::InvalidSubcommand).unwrap_or_default();
-            let near = context(error, ContextKind::SuggestedSubcommand);
+            let below = if command == root.get_name() { below_verbs(root, &word) } else { Vec::new() };
+            let near = match below.is_empty() {
+                true => context(error, ContextKind::SuggestedSubcommand),
+                false => Some(below.join(" or ")),
+            };
             Failure::invalid(format!("'{word}' is no verb of {}", command))
                 .hint(near.map_or(help, |near| format!("did you mean {near}?")))
         }

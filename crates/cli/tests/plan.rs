@@ -428,6 +428,13 @@ fn wrong_requests_name_the_flag_or_the_key_and_its_value() {
 #[test]
 fn impossible_requests_say_what_would_make_them_possible() {
     let folder = place();
+    let came = run(folder.path(), &["plan", "checkpoint", "--mtbf=6h", "--size=2TB", "--fast=10"]);
+    assert_eq!(came.code, 2, "{came:?}");
+    assert!(
+        came.err.contains("\n  --size=1.82 TiB by --fast=10 B/s"),
+        "a unit that was forgotten is seen: {came:?}"
+    );
+    assert!(came.err.contains(" is a checkpoint of 6337.6 years\nhint: "), "{came:?}");
     refused(
         folder.path(),
         &["plan", "checkpoint", "--interval=1h", "--size=1200TB", "--fast=2TB/s", "--slow=200GB/s"],

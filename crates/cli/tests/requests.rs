@@ -7,7 +7,7 @@ use common::{command, finish, json, names, place, refused, run, works};
 #[test]
 fn wrong_flags_are_named_with_their_values() {
     let folder = place();
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 18] = [
         (
             &["bench", "--bs=4x"],
             "\
@@ -104,6 +104,13 @@ hint: `flashwright bench --help` tells what there is
             "\
 error: 'swep' is no verb of flashwright
 hint: did you mean sweep?
+",
+        ),
+        (
+            &["serve"],
+            "\
+error: 'serve' is no verb of flashwright
+hint: did you mean memory serve or stage serve?
 ",
         ),
         (

@@ -190,7 +190,19 @@ fn machine(args: &CheckpointArgs, rates: &Rates) -> Result<Option<Machine>, Fail
         };
     };
     let machine = machine_of(args, write_s);
-    machine.map(|machine| machine.check()).transpose()?;
+    machine.map(|machine| machine.check()).transpose().map_err(|error| {
+        let failure = Failure::from(error);
+        // The time that is too long may come of a size or a rate without its unit.
+        match (args.write_time, args.size, rates.fast) {
+            (None, Some(size), Some(fast)) => failure.details([format!(
+                "--size={} by --fast={} is a checkpoint of {}",
+                units::bytes(size),
+                units::bandwidth(fast),
+                time(write_s)
+            )]),
+            _ => failure,
+        }
+    })?;
     Ok(machine)
 }
 

@@ -470,3 +470,29 @@ fn a_name_that_is_taken_between_the_calls_of_its_publication_stays_with_who_took
         assert!(made >= least, "{scenario:?}: only {made} changes were made of {least}");
     }
 }
+
+/// What others do is done by a thread of the process that is struck. A kill by another of its threads waits for the end of it: else
+/// a change would be half made that no process outside would have left so, and nobody would know of it.
+#[test]
+fn a_kill_comes_before_or_after_what_others_do() {
+    const MARKS: usize = 500;
+    let mut after = 0;
+    for n in (10..160).step_by(6) {
+        let world = World::new(Scenario::Tree, Verb::Copy);
+        let marks = world.fast().join("marks");
+        fs::create_dir(&marks).unwrap();
+        let mark = |m: usize| Change::Create {
+            path: PathText(marks.join(m.to_string())),
+            content: Vec::new().into(),
+        };
+        let order = Order::to(&world.state, &world.spec)
+            .threads(3)
+            .strike([Strike::nth_of(stage::fault::Call::Read, 1, Hit::Meanwhile), Strike::nth(n, Hit::Kill)])
+            .meanwhile((0..MARKS).map(mark));
+        let is_killed = matches!(run(&order), Ended::Killed);
+        let made = fs::read_dir(&marks).unwrap().count();
+        assert!(!is_killed || made == 0 || made == MARKS, "killed at call {n}: {made} of {MARKS} are made");
+        after += usize::from(is_killed && made == MARKS);
+    }
+    assert!(after > 0, "no kill came after the changes");
+}

@@ -8,6 +8,7 @@
 
 mod labels;
 
+use std::cell::Cell;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -240,7 +241,7 @@ impl Verdict {
     /// To be said when the call has been made.
     pub fn made(self) {
         if self.kill_after {
-            die();
+            die_between_changes();
         }
     }
 }
@@ -258,7 +259,12 @@ fn planned(call: Call) -> Result<Verdict, Errno> {
     if due {
         // Not under the lock: it may make calls itself, while other threads make theirs.
         if let Some(mut meanwhile) = asked(|plan| plan.meanwhile.take()) {
-            (meanwhile.0)();
+            {
+                let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+                IS_CHANGING.set(true);
+                (meanwhile.0)();
+                IS_CHANGING.set(false);
+            }
             asked(|plan| plan.meanwhile = Some(meanwhile));
         }
     }
@@ -267,7 +273,7 @@ fn planned(call: Call) -> Result<Verdict, Errno> {
         Some(Effect::Errno(errno)) => Err(Errno::from_raw_os_error(errno)),
         Some(Effect::Short(most)) => Ok(Verdict { short: Some(most), ..Verdict::default() }),
         Some(Effect::Skip) => Ok(Verdict { skip: true, ..Verdict::default() }),
-        Some(Effect::Kill) => die(),
+        Some(Effect::Kill) => die_between_changes(),
         Some(Effect::KillAfter) => Ok(Verdict { kill_after: true, ..Verdict::default() }),
     }
 }
@@ -415,6 +421,20 @@ pub fn synced(file: BorrowedFd<'_>, failed: bool) {
             syncs.push(Synced { file, failed });
         }
     });
+}
+
+/// Held while [`Plan::meanwhile`] runs.
+static CHANGING: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// Whether this thread runs it, and so is in the middle of a change itself.
+    static IS_CHANGING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The world's changes are another process's, which does not die with this one: what a thread has begun of them is done first.
+fn die_between_changes() -> ! {
+    let _whole = (!IS_CHANGING.get()).then(|| CHANGING.lock());
+    die()
 }
 
 fn die() -> ! {
