@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use database::ask::{Answer, Asked, PagesIn, Temperature};
-use database::compare::{Plan, Run, Tier};
+use database::compare::{LoadedTier, Plan, Run};
 use database::dataset::{Dataset, Loaded, Workload};
 use database::engine::{Cost, EngineFacts};
 use database::query::Query;
@@ -97,7 +97,7 @@ fn tiers_are_compared_and_the_page_is_made_again_from_what_was_kept() {
 
 /// Results of a comparison of flash and disk in so many blocks: time, CPU time (ms) and blocks of a cold query on each.
 fn results(folder: &Path, name: &str, of: [(u64, u64, u64); 2], blocks: u32) -> serde_json::Value {
-    let tier = |name: &str| Tier {
+    let tier = |name: &str| LoadedTier {
         name: name.to_owned(),
         directory: folder.to_owned(),
         is_in_memory: false,

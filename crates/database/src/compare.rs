@@ -30,7 +30,7 @@ use crate::figures;
 use crate::interrupt::{Watch, interruptible, told};
 use crate::open::{self, EngineChoice};
 use crate::query::Query;
-pub use crate::record::{Direct, Plan, Run, Tier};
+pub use crate::record::{Direct, LoadedTier, Plan, Run};
 use crate::size;
 
 /// A tier's name and directory.
@@ -70,7 +70,7 @@ pub struct Config<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Begun {
     /// As they were then.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<LoadedTier>,
     /// All runs.
     pub runs: Vec<Run>,
 }
@@ -85,7 +85,7 @@ pub trait Listener {
     ///
     /// # Errors
     /// If they cannot be kept.
-    fn loaded(&mut self, tiers: &[Tier], plans: &[Plan]) -> Result<(), DatabaseError>;
+    fn loaded(&mut self, tiers: &[LoadedTier], plans: &[Plan]) -> Result<(), DatabaseError>;
     /// A query is about to run.
     fn asking(&mut self, tier: &str, block: u32, query: Query);
     /// A block is complete.
@@ -98,7 +98,7 @@ pub trait Listener {
 /// What was measured.
 pub struct Compared {
     /// The tiers.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<LoadedTier>,
     /// All runs of complete blocks.
     pub runs: Vec<Run>,
     /// Why it ended early.
@@ -206,13 +206,13 @@ fn blocks_of(runs: &[Run]) -> u32 {
 }
 
 /// Refuses to go on with another version of the engine, or other settings.
-fn check_unchanged(begun: &[Tier], now: &[Tier]) -> Result<(), DatabaseError> {
+fn check_unchanged(begun: &[LoadedTier], now: &[LoadedTier]) -> Result<(), DatabaseError> {
     for (was, is) in begun.iter().zip(now) {
         if was.engine.version != is.engine.version {
             let words = format!("{} then, {} now", was.engine.version, is.engine.version);
             return Err(DatabaseError::Changed { what: words });
         }
-        let of = |tier: &Tier, name: &str| {
+        let of = |tier: &LoadedTier, name: &str| {
             let setting = tier.engine.settings.iter().find(|(other, _)| other == name);
             setting.map_or("none".to_owned(), |(_, value)| value.clone())
         };
@@ -230,12 +230,12 @@ fn prepare(
     tier: &TierSpec,
     engine: &mut dyn Engine,
     listener: &mut dyn Listener,
-) -> Result<Tier, DatabaseError> {
+) -> Result<LoadedTier, DatabaseError> {
     let mut progress = |progress: LoadProgress<'_>| listener.loading(&tier.name, progress);
     let loaded = load(engine, &config.dataset, &config.stop, &mut progress)?;
     let largest =
         engine.files().into_iter().max_by_key(|file| std::fs::metadata(file).map_or(0, |facts| facts.len()));
-    Ok(Tier {
+    Ok(LoadedTier {
         name: tier.name.clone(),
         directory: tier.directory.clone(),
         is_in_memory: is_in_memory(&tier.directory)?,
@@ -274,7 +274,7 @@ pub fn is_in_memory(directory: &Path) -> Result<bool, DatabaseError> {
 
 fn blocks(
     config: &Config<'_>,
-    tiers: &[Tier],
+    tiers: &[LoadedTier],
     places: &mut [Claimed],
     listener: &mut dyn Listener,
     runs: &mut Vec<Run>,
@@ -289,7 +289,7 @@ fn blocks(
     };
     let listener = RefCell::new(listener);
     let mut ask = |tier: usize, block: u32, query: Query| {
-        let Tier { name, is_in_memory, engine: facts, .. } = &tiers[tier];
+        let LoadedTier { name, is_in_memory, engine: facts, .. } = &tiers[tier];
         listener.borrow_mut().asking(name, block, query);
         let tested =
             Tested { dataset: &config.dataset, is_owned: facts.is_owned, is_in_memory: *is_in_memory };

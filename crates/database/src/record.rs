@@ -12,7 +12,7 @@ use crate::query::Query;
 
 /// A tier that was compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tier {
+pub struct LoadedTier {
     /// As the user calls it.
     pub name: String,
     /// Where its database is.

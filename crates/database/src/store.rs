@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::Dataset;
 use crate::error::DatabaseError;
 use crate::query::Query;
-use crate::record::{Plan, Run, Tier};
+use crate::record::{LoadedTier, Plan, Run};
 
 /// `fldb`: marks an SQLite file as the results of a comparison of databases.
 const APPLICATION_ID: i64 = 0x666c_6462;
@@ -28,7 +28,7 @@ pub struct Meta {
     /// The queries.
     pub queries: Vec<Query>,
     /// The tiers.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<LoadedTier>,
     /// How each query is answered; empty in results of versions that did not ask.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<Plan>,
@@ -104,7 +104,7 @@ impl Store {
     ///
     /// # Errors
     /// [`DatabaseError::Engine`].
-    pub fn block(&mut self, tiers: &[Tier], runs: &[Run]) -> Result<(), DatabaseError> {
+    pub fn block(&mut self, tiers: &[LoadedTier], runs: &[Run]) -> Result<(), DatabaseError> {
         let kept = self.connection.transaction().and_then(|transaction| {
             for run in runs {
                 let record = serde_json::to_string(run).map_err(unstorable)?;

@@ -8,7 +8,7 @@ mod fixture;
 use std::path::Path;
 
 use database::ask::{Answer, Asked, PagesIn, Temperature};
-use database::compare::{Direct, Run, Tier};
+use database::compare::{Direct, LoadedTier, Run};
 use database::dataset::{Dataset, Loaded, TableLoad, Workload};
 use database::engine::{Cost, EngineFacts};
 use database::query::Query;
@@ -16,10 +16,10 @@ use database::store::{self, Meta, Store};
 use fixture::fixture;
 use rusqlite::Connection;
 
-fn tier(name: &str) -> Tier {
+fn tier(name: &str) -> LoadedTier {
     let table =
         TableLoad { table: "candidate".to_owned(), resumed_rows: 10, rows: 990, load_s: 0.5, index_s: 0.25 };
-    Tier {
+    LoadedTier {
         name: name.to_owned(),
         directory: Path::new("/tiers").join(name),
         is_in_memory: name == "ram",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::claim::{Claim, open_claimed, open_scratch};
-use database::compare::{Config, Listener, Plan, Run, Tier, TierSpec, compare};
+use database::compare::{Config, Listener, LoadedTier, Plan, Run, TierSpec, compare};
 use database::dataset::{Dataset, LoadProgress, Workload, load};
 use database::engine::{Engine, Statement};
 use database::interrupt::interruptible;
@@ -77,7 +77,7 @@ impl Listener for Steps {
         self.step();
     }
 
-    fn loaded(&mut self, _: &[Tier], _: &[Plan]) -> Result<(), DatabaseError> {
+    fn loaded(&mut self, _: &[LoadedTier], _: &[Plan]) -> Result<(), DatabaseError> {
         self.step();
         Ok(())
     }

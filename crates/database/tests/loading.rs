@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use database::ask::{Temperature, ask};
-use database::compare::{Begun, Config, Listener, Plan, Run, Tier, TierSpec, compare, is_in_memory};
+use database::compare::{Begun, Config, Listener, LoadedTier, Plan, Run, TierSpec, compare, is_in_memory};
 use database::dataset::{Dataset, LoadProgress, Workload, find, load};
 use database::engine::Statement;
 use database::ingest::{IngestConfig, ingest};
@@ -164,7 +164,7 @@ fn what_is_no_database_is_refused_and_left_as_it_is() {
 #[derive(Default)]
 struct Kept {
     blocks: usize,
-    tiers: Vec<Tier>,
+    tiers: Vec<LoadedTier>,
     plans: Vec<Plan>,
     /// Sets this after the first block.
     stop: Option<Arc<AtomicBool>>,
@@ -177,7 +177,7 @@ impl Listener for Kept {
 
     fn loading(&mut self, _tier: &str, _progress: LoadProgress<'_>) {}
 
-    fn loaded(&mut self, tiers: &[Tier], plans: &[Plan]) -> Result<(), DatabaseError> {
+    fn loaded(&mut self, tiers: &[LoadedTier], plans: &[Plan]) -> Result<(), DatabaseError> {
         self.tiers = tiers.to_vec();
         self.plans = plans.to_vec();
         if let Some(before) = self.before.take() {

@@ -16,7 +16,7 @@ const BESIDE_BYTES: u64 = 32 << 20;
 
 /// A tier.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Tier {
+pub struct TierRoom {
     /// Its directory.
     pub path: PathText,
     /// The type of its file system, where it is known.
@@ -33,7 +33,7 @@ pub struct Tier {
     inode: u64,
 }
 
-impl Tier {
+impl TierRoom {
     fn of(flag: &str, path: &Path) -> Result<Self, FlashioError> {
         let invalid = |error: &io::Error| FlashioError::Invalid {
             flag: format!("{flag}={}", path.display()),
@@ -62,9 +62,9 @@ impl Tier {
 #[derive(Debug, Clone)]
 pub struct Tiers {
     /// The fast one.
-    pub fast: Tier,
+    pub fast: TierRoom,
     /// The slow one.
-    pub slow: Tier,
+    pub slow: TierRoom,
     /// What a reader of the figures has to know.
     pub notes: Vec<String>,
 }
@@ -74,7 +74,7 @@ pub struct Tiers {
 /// # Errors
 /// [`FlashioError::Invalid`] if one is no directory, both are one, or the bytes do not fit.
 pub fn tiers(fast: &Path, slow: &Path, bytes: u64) -> Result<Tiers, FlashioError> {
-    let (fast, slow) = (Tier::of("fast", fast)?, Tier::of("slow", slow)?);
+    let (fast, slow) = (TierRoom::of("fast", fast)?, TierRoom::of("slow", slow)?);
     if (fast.device, fast.inode) == (slow.device, slow.inode) {
         return Err(FlashioError::Invalid {
             flag: format!("slow={}", slow.path.0.display()),

@@ -18,7 +18,7 @@ use crate::matrices::Matrices;
 use crate::orders::{Calibrated, Order, Restored, Written, answers, tell};
 use crate::pattern::{BLOCK_BYTES, STAMP_LIMIT};
 use crate::record::{Checkpoint, Drain, Leg, Restart, RestorePair, TaskTimes, Way, Work};
-use crate::room::{self, Tier, Tiers};
+use crate::room::{self, TierRoom, Tiers};
 use crate::sets::{Drained, Sets};
 use crate::task::CLOCK_ROUNDS;
 
@@ -185,7 +185,7 @@ struct Scratch {
 
 impl Scratch {
     fn new(tiers: &Tiers, keep: bool) -> Result<Self, FlashioError> {
-        let make = |flag: &str, Tier { path, .. }: &Tier| {
+        let make = |flag: &str, TierRoom { path, .. }: &TierRoom| {
             let path = &path.0;
             let mut made = tempfile::Builder::new().prefix("flashio-").tempdir_in(path);
             if let Ok(made) = &mut made {

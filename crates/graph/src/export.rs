@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use external::{ExternalError, Sorter, SorterOptions, Source, Space, SpaceOptions};
 
 use crate::fetch::{FetchConfig, Fetcher, Traffic};
-use crate::format::{Fwg, Place, SectionKind};
+use crate::format::{Fwg, GraphPlace, SectionKind};
 use crate::{GraphError, Steps, VertexId};
 
 /// Where the index begins: behind the direction, the number of list entries and that of vertices.
@@ -50,7 +50,7 @@ pub fn gap(graph: &Fwg, path: &Path, options: &ExportOptions, steps: &Steps) -> 
         return Err(GraphError::Invalid { message });
     }
     let work = Export::new(graph, options, steps)?;
-    let mut place = Place::file(path)?;
+    let mut place = GraphPlace::file(path)?;
     let mut at = INDEX_AT;
     let phases = 1 + u64::from(header.directed);
     for phase in 0..phases {
@@ -150,7 +150,12 @@ impl<'a> Export<'a> {
     }
 
     /// Writes index and neighbours from `at` on; where they end.
-    fn write(&self, mut pairs: external::Sorted<u64>, place: &Place, at: u64) -> Result<u64, GraphError> {
+    fn write(
+        &self,
+        mut pairs: external::Sorted<u64>,
+        place: &GraphPlace,
+        at: u64,
+    ) -> Result<u64, GraphError> {
         let vertices = self.graph.header().vertices;
         let mut index = Part::at(at);
         let mut neighbours = Part::at(at + 8 * (vertices + 1));
@@ -190,7 +195,7 @@ impl Part {
     }
 
     #[inline]
-    fn add(&mut self, bytes: &[u8], place: &Place) -> Result<(), GraphError> {
+    fn add(&mut self, bytes: &[u8], place: &GraphPlace) -> Result<(), GraphError> {
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
             self.flush(place)?;
         }
@@ -198,7 +203,7 @@ impl Part {
         Ok(())
     }
 
-    fn flush(&mut self, place: &Place) -> Result<(), GraphError> {
+    fn flush(&mut self, place: &GraphPlace) -> Result<(), GraphError> {
         place.write(&self.buffer, self.offset)?;
         self.offset += self.buffer.len() as u64;
         self.buffer.clear();

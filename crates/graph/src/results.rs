@@ -18,7 +18,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::format::{PAGE_BYTES, PageSums, Place, Stream, write_sums};
+use crate::format::{GraphPlace, PAGE_BYTES, PageSums, Stream, write_sums};
 use crate::vertex::MOST_COUNT;
 use crate::{GraphError, IdWidth, VertexId};
 
@@ -111,7 +111,7 @@ impl ResultsHeader {
 #[derive(Debug)]
 pub struct ResultsWriter {
     header: ResultsHeader,
-    place: Place,
+    place: GraphPlace,
     parents: Stream,
     levels: Stream,
     written: u64,
@@ -123,7 +123,7 @@ impl ResultsWriter {
     /// # Errors
     /// [`GraphError::Io`] if the partial file cannot be made; [`GraphError::Busy`] if another process writes the same file.
     pub fn create(path: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
-        Ok(Self::on(Place::file(path)?, ResultsHeader::new(vertices, source)))
+        Ok(Self::on(GraphPlace::file(path)?, ResultsHeader::new(vertices, source)))
     }
 
     /// Begins a file in `folder` that has no name: [`into_results`](Self::into_results) reads it, and when the process ends, in
@@ -134,10 +134,10 @@ impl ResultsWriter {
     pub fn unnamed(folder: &Path, vertices: u64, source: VertexId) -> Result<Self, GraphError> {
         let header = ResultsHeader::new(vertices, source);
         let [_, _, end] = header.offsets();
-        Ok(Self::on(Place::unnamed(folder, end)?, header))
+        Ok(Self::on(GraphPlace::unnamed(folder, end)?, header))
     }
 
-    fn on(place: Place, header: ResultsHeader) -> Self {
+    fn on(place: GraphPlace, header: ResultsHeader) -> Self {
         let parents = Stream::at(PAGE_BYTES, header.vertices * header.width.bytes() as u64);
         let levels = Stream::at(parents.end(), 0);
         Self { header, place, parents, levels, written: 0 }

@@ -150,7 +150,7 @@ impl Curve {
 
 /// A tier that can be bought.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
-pub struct Tier {
+pub struct PricedTier {
     /// The product.
     pub name: String,
     /// Time of one access, nanoseconds.
@@ -163,7 +163,7 @@ pub struct Tier {
     pub watts_per_byte: Option<f64>,
 }
 
-impl Tier {
+impl PricedTier {
     /// A tier of a product.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ pub struct Mix {
 /// Bytes, share of accesses, price by bytes and price by requests of each tier; one boundary less than tiers.
 fn parts<'a>(
     curve: &'a Curve,
-    tiers: &'a [&Tier],
+    tiers: &'a [&PricedTier],
     boundaries: &'a [f64],
     demand: &'a Demand,
 ) -> impl Iterator<Item = (f64, f64, f64, f64)> + 'a {
@@ -237,7 +237,7 @@ fn parts<'a>(
 }
 
 /// Price and mean access time of tiers with boundaries between them.
-fn price_and_access(curve: &Curve, tiers: &[&Tier], boundaries: &[f64], demand: &Demand) -> (f64, f64) {
+fn price_and_access(curve: &Curve, tiers: &[&PricedTier], boundaries: &[f64], demand: &Demand) -> (f64, f64) {
     parts(curve, tiers, boundaries, demand).zip(tiers).fold(
         (0.0, 0.0),
         |(price, access_ns), ((_, share, by_bytes, by_requests), tier)| {
@@ -248,9 +248,9 @@ fn price_and_access(curve: &Curve, tiers: &[&Tier], boundaries: &[f64], demand: 
 
 /// The mix of tiers with boundaries between them, of which there is one less.
 #[must_use]
-pub fn mix(curve: &Curve, tiers: &[&Tier], boundaries: &[f64], demand: &Demand) -> Mix {
+pub fn mix(curve: &Curve, tiers: &[&PricedTier], boundaries: &[f64], demand: &Demand) -> Mix {
     let (price, access_ns) = price_and_access(curve, tiers, boundaries, demand);
-    let share = |((bytes, share, by_bytes, by_requests), tier): ((f64, f64, f64, f64), &&Tier)| Share {
+    let share = |((bytes, share, by_bytes, by_requests), tier): ((f64, f64, f64, f64), &&PricedTier)| Share {
         name: tier.name.clone(),
         bytes,
         share,
@@ -267,11 +267,11 @@ pub fn mix(curve: &Curve, tiers: &[&Tier], boundaries: &[f64], demand: &Demand) 
 /// # Errors
 /// [`PlanError::Invalid`] if tiers are not ordered by access time or are too many, or nothing is asked;
 /// [`PlanError::Impossible`] if the fastest tier is slower than the access time that is asked for.
-pub fn cheapest(curve: &Curve, tiers: &[Tier], demand: &Demand) -> Result<Vec<Mix>, PlanError> {
+pub fn cheapest(curve: &Curve, tiers: &[PricedTier], demand: &Demand) -> Result<Vec<Mix>, PlanError> {
     check(tiers, demand)?;
     let mut mixes = Vec::new();
     for chosen in 1u32..1 << tiers.len() {
-        let some: Vec<&Tier> =
+        let some: Vec<&PricedTier> =
             tiers.iter().enumerate().filter(|(k, _)| chosen >> k & 1 == 1).map(|(_, tier)| tier).collect();
         mixes.extend(cheapest_of(curve, &some, demand));
     }
@@ -281,7 +281,7 @@ pub fn cheapest(curve: &Curve, tiers: &[Tier], demand: &Demand) -> Result<Vec<Mi
     Ok(mixes)
 }
 
-fn check(tiers: &[Tier], demand: &Demand) -> Result<(), PlanError> {
+fn check(tiers: &[PricedTier], demand: &Demand) -> Result<(), PlanError> {
     positive("size", demand.total_bytes)?;
     if tiers.is_empty() || tiers.len() > MOST_TIERS {
         let hint = format!("1 to {MOST_TIERS}, fastest first");
@@ -309,7 +309,7 @@ fn check(tiers: &[Tier], demand: &Demand) -> Result<(), PlanError> {
 }
 
 /// The cheapest mix of these tiers; None if none does what is asked.
-fn cheapest_of(curve: &Curve, tiers: &[&Tier], demand: &Demand) -> Option<Mix> {
+fn cheapest_of(curve: &Curve, tiers: &[&PricedTier], demand: &Demand) -> Option<Mix> {
     let coarse = marks(curve, demand.total_bytes);
     let search = Search { curve, tiers, demand };
     let grids = vec![coarse.clone(); tiers.len() - 1];
@@ -338,7 +338,7 @@ fn marks(curve: &Curve, total: f64) -> Vec<f64> {
 
 struct Search<'a> {
     curve: &'a Curve,
-    tiers: &'a [&'a Tier],
+    tiers: &'a [&'a PricedTier],
     demand: &'a Demand,
 }
 
@@ -398,8 +398,8 @@ mod tests {
 
     use super::*;
 
-    fn tier(name: &str, access_ns: f64, price_per_gb: f64) -> Tier {
-        Tier {
+    fn tier(name: &str, access_ns: f64, price_per_gb: f64) -> PricedTier {
+        PricedTier {
             name: name.to_owned(),
             access_ns,
             price_per_byte: price_per_gb / GB,
@@ -408,7 +408,7 @@ mod tests {
         }
     }
 
-    fn three() -> Vec<Tier> {
+    fn three() -> Vec<PricedTier> {
         vec![tier("dram", 100.0, 10.0), tier("flash", 1e5, 0.5), tier("disk", 1e7, 0.02)]
     }
 
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(error.hint(), "at least 100 ns, or a faster tier");
         let nothing = Demand { access_ns: None, ..demand };
         assert!(cheapest(&curve(), &three(), &nothing).is_err());
-        let backwards: Vec<Tier> = three().into_iter().rev().collect();
+        let backwards: Vec<PricedTier> = three().into_iter().rev().collect();
         let easy = Demand { access_ns: Some(1e6), ..demand };
         assert!(cheapest(&curve(), &backwards, &easy).unwrap_err().to_string().contains("is not faster"));
         assert!(cheapest(&curve(), &[], &easy).is_err());
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn requests_buy_what_bytes_do_not() {
-        let disk = Tier { price_per_iops: Some(2.0), ..tier("disk", 1e7, 0.02) };
+        let disk = PricedTier { price_per_iops: Some(2.0), ..tier("disk", 1e7, 0.02) };
         let demand = Demand { total_bytes: 1e12, access_ns: None, rate: Some(1000.0) };
         let alone = &cheapest(&curve(), std::slice::from_ref(&disk), &demand).unwrap()[0];
         assert!(alone.price == 2000.0 && alone.tiers[0].is_by_requests);
@@ -476,7 +476,7 @@ mod tests {
             let demand = Demand { total_bytes: 1e12, access_ns: Some(10f64.powf(asked)), rate: None };
             let best = &cheapest(&curve, &tiers, &demand).unwrap()[0];
             prop_assert!(best.access_ns <= demand.access_ns.unwrap() * (1.0 + 1e-6));
-            let all: Vec<&Tier> = tiers.iter().collect();
+            let all: Vec<&PricedTier> = tiers.iter().collect();
             let mut rng = Rng::new(seed);
             for _ in 0..2000 {
                 let mut boundaries = [0, 1].map(|_| 10f64.powf(6.0 + 6.0 * rng.unit()));

@@ -46,7 +46,7 @@ enum Change {
 
 /// Where a sequential thread is.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ZonePlace {
     zone: usize,
     /// Where the next request goes in a zone that does not say so itself.
     next: u64,
@@ -76,8 +76,8 @@ pub(crate) struct Walk {
     most_open: usize,
     /// Bytes of data from which on resets are due, and for how many writes there is one.
     resets: Option<(f64, u64)>,
-    reads_from: Place,
-    writes_from: Place,
+    reads_from: ZonePlace,
+    writes_from: ZonePlace,
     /// What is in flight, by slot.
     in_flight: Vec<Option<Claim>>,
     /// The zone that it resets next, once nothing is read there.
@@ -106,7 +106,7 @@ impl Walk {
         let frequency = workload.zone_reset_frequency;
         let resets = (frequency > 0.0)
             .then(|| (region.length as f64 * workload.zone_reset_threshold, (1.0 / frequency) as u64));
-        let place = Place { zone: zones.start, next: region.start, has_written: false, laps: 0 };
+        let place = ZonePlace { zone: zones.start, next: region.start, has_written: false, laps: 0 };
         let writes = workload.rw.writes();
         let trims = workload.rw.modifies() && !writes;
         // What is moved on one way through the region: of a zone not all may be written.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bench::RunOptions;
 use bench::target::{BenchTarget, TargetOptions};
 use database::DatabaseError;
-use database::compare::{self, Begun, Config, Direct, Listener, Plan, Run, Tier};
+use database::compare::{self, Begun, Config, Direct, Listener, LoadedTier, Plan, Run};
 use database::dataset::{Dataset, LoadProgress};
 use database::query::Query;
 use database::store::{self, Kept, Meta, Store};
@@ -134,7 +134,7 @@ impl Output {
             return Ok(None);
         }
         let kept = store::read(&self.results)?;
-        let is_tier = |(tier, spec): (&Tier, &compare::TierSpec)| {
+        let is_tier = |(tier, spec): (&LoadedTier, &compare::TierSpec)| {
             (&tier.name, &tier.directory) == (&spec.name, &spec.directory)
         };
         let is_same = kept.meta.dataset == *dataset
@@ -169,7 +169,7 @@ impl Listener for Keeper {
         self.watch.tell(&format!("{tier}: "), &progress);
     }
 
-    fn loaded(&mut self, tiers: &[Tier], plans: &[Plan]) -> Result<(), DatabaseError> {
+    fn loaded(&mut self, tiers: &[LoadedTier], plans: &[Plan]) -> Result<(), DatabaseError> {
         if self.is_begun {
             self.store = self.path.as_deref().map(Store::open).transpose()?;
             return Ok(());

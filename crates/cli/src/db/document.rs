@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use database::advise::AdviseConfig;
 use database::ask::{Asked, Temperature};
-use database::compare::{Plan, Run, Tier};
+use database::compare::{LoadedTier, Plan, Run};
 use database::dataset::{Dataset, Loaded, Workload};
 use database::engine::EngineFacts;
 use database::figures::{self, Contest, QueryFigures};
@@ -127,7 +127,7 @@ pub struct DbCompareDocument {
     /// What all rows follow from.
     pub seed: u64,
     /// The tiers.
-    pub tiers: Vec<Tier>,
+    pub tiers: Vec<LoadedTier>,
     /// What was asked.
     pub queries: Vec<DbQueryWords>,
     /// How each query is answered; empty in results of versions that did not ask.

@@ -2,7 +2,7 @@
 
 use ::flashio::figures::{self, Contest, DrainFigures, RestartFigures, WayFigures};
 use ::flashio::record::{Leg, Work};
-use ::flashio::room::Tier;
+use ::flashio::room::TierRoom;
 use ::flashio::run::Measured;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,8 @@ pub struct Facts {
     work: Work,
     wanted_compute_s: Option<f64>,
     checkpoints: u32,
-    fast: Tier,
-    slow: Tier,
+    fast: TierRoom,
+    slow: TierRoom,
     notes: Vec<String>,
     ended: Option<String>,
     kept: Option<[PathText; 2]>,
@@ -47,9 +47,9 @@ pub struct FlashioDocument {
     /// Blocks with all three ways.
     pub blocks: usize,
     /// The fast tier.
-    pub fast: Tier,
+    pub fast: TierRoom,
     /// The slow tier.
-    pub slow: Tier,
+    pub slow: TierRoom,
     /// Each way, medians over its legs.
     pub ways: Vec<WayFigures>,
     /// Comparisons within blocks.

@@ -1,7 +1,7 @@
 //! `flashwright plan tier`.
 
 use planner::Formula;
-use planner::tier::{self, Curve, Demand, Mix, Tier, cheapest};
+use planner::tier::{self, Curve, Demand, Mix, PricedTier, cheapest};
 use schemars::JsonSchema;
 use serde::Serialize;
 use sweep::report::{Page, PageChart, PageMark, PageTable};
@@ -21,7 +21,7 @@ pub struct TierDocument {
     /// What was asked for.
     demand: Demand,
     /// The products that may be tiers, fastest first.
-    tiers: Vec<Tier>,
+    tiers: Vec<PricedTier>,
     /// The cheapest mix of each choice of them that does what is asked, cheapest first.
     mixes: Vec<Mix>,
     /// The cheapest price over the mean access time.
@@ -48,9 +48,9 @@ pub fn tier(args: &TierArgs) -> Result<(), Failure> {
     let prices = prices(&args.prices)?;
     let of = |name: &String| {
         let product = in_prices(&args.prices, prices.product("--tiers", name))?;
-        in_prices(&args.prices, Tier::of(product))
+        in_prices(&args.prices, PricedTier::of(product))
     };
-    let tiers = args.tiers.iter().map(of).collect::<Result<Vec<Tier>, Failure>>()?;
+    let tiers = args.tiers.iter().map(of).collect::<Result<Vec<PricedTier>, Failure>>()?;
     if args.rate.is_some_and(|rate| rate <= 0.0) {
         let rate = args.rate.unwrap_or_default();
         return Err(Failure::invalid(format!("--rate={rate}: must be above zero")).hint("requests a second"));
@@ -74,7 +74,7 @@ pub fn tier(args: &TierArgs) -> Result<(), Failure> {
 }
 
 /// The cheapest price from the access time of the fastest tier to that of the slowest.
-fn price_curve(curve: &Curve, tiers: &[Tier], demand: &Demand) -> Result<Vec<PricePoint>, Failure> {
+fn price_curve(curve: &Curve, tiers: &[PricedTier], demand: &Demand) -> Result<Vec<PricePoint>, Failure> {
     let (fastest, slowest) = (tiers[0].access_ns, tiers[tiers.len() - 1].access_ns);
     let mut points = Vec::new();
     for n in 0..=POINTS {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use database::compare::{Config, Listener, Plan, Run, Tier, TierSpec, compare};
+use database::compare::{Config, Listener, LoadedTier, Plan, Run, TierSpec, compare};
 use database::dataset::{self, Dataset, LoadProgress, Workload};
 use database::engine::SkyIndex;
 use database::open::EngineKind;
@@ -85,7 +85,7 @@ impl Listener for Silent {
         panic!("{tier} is loaded");
     }
 
-    fn loaded(&mut self, _: &[Tier], _: &[Plan]) -> Result<(), DatabaseError> {
+    fn loaded(&mut self, _: &[LoadedTier], _: &[Plan]) -> Result<(), DatabaseError> {
         Ok(())
     }
 

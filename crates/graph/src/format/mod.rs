@@ -34,7 +34,7 @@ mod sums;
 mod walk;
 mod writer;
 
-pub(crate) use place::{Place, Stream, write_sums};
+pub(crate) use place::{GraphPlace, Stream, write_sums};
 pub(crate) use sums::device_sums_bytes;
 
 pub use header::{Header, MOST_HEADS, Order, Section, SectionKind, VERSION};

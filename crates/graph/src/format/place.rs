@@ -28,7 +28,11 @@ use crate::{GraphError, partial};
 pub(crate) const BUFFER_BYTES: usize = 1 << 20;
 
 /// Writes the checksum section at `offset`; its place and its own checksum.
-pub(crate) fn write_sums(sums: &[u32], offset: u64, place: &Place) -> Result<(Section, u32), GraphError> {
+pub(crate) fn write_sums(
+    sums: &[u32],
+    offset: u64,
+    place: &GraphPlace,
+) -> Result<(Section, u32), GraphError> {
     let (mut checksum, mut at) = (0, offset);
     for part in sums.chunks(BUFFER_BYTES / 4) {
         let mut bytes: Vec<u8> = part.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -60,7 +64,7 @@ impl Stream {
         self.offset + self.reserved.next_multiple_of(PAGE_BYTES)
     }
 
-    pub fn add(&mut self, mut bytes: &[u8], place: &Place) -> Result<(), GraphError> {
+    pub fn add(&mut self, mut bytes: &[u8], place: &GraphPlace) -> Result<(), GraphError> {
         self.length += bytes.len() as u64;
         while !bytes.is_empty() {
             let (now, later) = bytes.split_at(bytes.len().min(BUFFER_BYTES - self.buffer.len()));
@@ -73,7 +77,7 @@ impl Stream {
         Ok(())
     }
 
-    pub fn zeros(&mut self, mut count: u64, place: &Place) -> Result<(), GraphError> {
+    pub fn zeros(&mut self, mut count: u64, place: &GraphPlace) -> Result<(), GraphError> {
         const ZEROS: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
         while count > 0 {
             let now = count.min(PAGE_BYTES);
@@ -84,7 +88,7 @@ impl Stream {
     }
 
     /// Writes the buffer, padded to whole pages.
-    fn flush(&mut self, place: &Place) -> Result<(), GraphError> {
+    fn flush(&mut self, place: &GraphPlace) -> Result<(), GraphError> {
         self.buffer.resize(self.buffer.len().next_multiple_of(PAGE_BYTES as usize), 0);
         place.write(&self.buffer, self.offset + self.sums.len() as u64 * PAGE_BYTES)?;
         self.sums.extend(self.buffer.chunks_exact(PAGE_BYTES as usize).map(crc32c::crc32c));
@@ -93,7 +97,7 @@ impl Stream {
     }
 
     /// Writes the rest; where the section lies.
-    pub fn close(&mut self, place: &Place) -> Result<Section, GraphError> {
+    pub fn close(&mut self, place: &GraphPlace) -> Result<Section, GraphError> {
         assert!(self.reserved == 0 || self.length == self.reserved, "a section is not as long as promised");
         self.flush(place)?;
         Ok(Section { offset: self.offset, length: self.length })
@@ -136,7 +140,7 @@ impl FileCalls for KernelCalls {
 
 /// Where the graph is written.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct GraphPlace {
     target: Target,
     calls: Arc<dyn FileCalls>,
     /// Where it is to be.
@@ -157,7 +161,7 @@ enum Target {
     Device(Arc<dyn Device>),
 }
 
-impl Place {
+impl GraphPlace {
     /// A device, of which the first page is lost at once.
     pub fn device(device: Arc<dyn Device>, path: &Path) -> Result<Self, GraphError> {
         let place = Self::of(Target::Device(device), path, Arc::new(KernelCalls));
@@ -255,7 +259,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for GraphPlace {
     fn drop(&mut self) {
         if let Target::File { partial, .. } = &self.target
             && !self.is_finished

@@ -15,7 +15,7 @@ use storage::device::Device;
 
 use super::header::{Header, MOST_HEADS, Order, Section, SectionKind};
 use super::index::{GROUP, GROUP_BYTES, Group, Run};
-use super::place::{BUFFER_BYTES, Place, Stream, write_sums};
+use super::place::{BUFFER_BYTES, GraphPlace, Stream, write_sums};
 use super::{PAGE_BYTES, list_start};
 use crate::{GraphError, IdWidth, VertexId};
 
@@ -69,7 +69,7 @@ impl FwgConfig {
 pub struct FwgWriter {
     config: FwgConfig,
     width: IdWidth,
-    place: Place,
+    place: GraphPlace,
     new_to_old: Stream,
     old_to_new: Stream,
     heads: Stream,
@@ -94,7 +94,7 @@ impl FwgWriter {
     /// # Errors
     /// Of making the file; [`GraphError::Invalid`] for more listed vertices than vertices, or more heads than [`MOST_HEADS`].
     pub fn create(path: &Path, config: FwgConfig) -> Result<Self, GraphError> {
-        Self::begin(Place::file(path)?, config)
+        Self::begin(GraphPlace::file(path)?, config)
     }
 
     /// Begins the graph on a writable device; `path` is what messages call it. What lies there is lost.
@@ -102,10 +102,10 @@ impl FwgWriter {
     /// # Errors
     /// [`GraphError::Io`] if the first page cannot be cleared and synced; [`GraphError::Invalid`] as in [`FwgWriter::create`].
     pub fn on(device: Arc<dyn Device>, path: &Path, config: FwgConfig) -> Result<Self, GraphError> {
-        Self::begin(Place::device(device, path)?, config)
+        Self::begin(GraphPlace::device(device, path)?, config)
     }
 
-    fn begin(place: Place, config: FwgConfig) -> Result<Self, GraphError> {
+    fn begin(place: GraphPlace, config: FwgConfig) -> Result<Self, GraphError> {
         if config.listed > config.vertices {
             let message = format!("{} of {} vertices cannot have lists", config.listed, config.vertices);
             return Err(GraphError::Invalid { message });
@@ -338,7 +338,7 @@ impl IndexBuilder {
         vertex: VertexId,
         degree: u64,
         [end, start]: [u64; 2],
-        place: &Place,
+        place: &GraphPlace,
     ) -> Result<(), GraphError> {
         match self {
             Self::Runs(runs) => {
@@ -365,7 +365,7 @@ impl IndexBuilder {
     }
 }
 
-fn add_group(stream: &mut Stream, group: &Group, place: &Place) -> Result<(), GraphError> {
+fn add_group(stream: &mut Stream, group: &Group, place: &GraphPlace) -> Result<(), GraphError> {
     let mut bytes = Vec::with_capacity(GROUP_BYTES as usize);
     group.encode(&mut bytes);
     stream.add(&bytes, place)

@@ -23,7 +23,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::format::Place;
+use crate::format::GraphPlace;
 use crate::{GraphError, VertexId};
 
 /// Rows of a group: less than a megabyte in memory, and more rows than a reader loses time with.
@@ -82,7 +82,7 @@ impl TableWriter {
             .set_key_value_metadata(Some(facts))
             .build();
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(failed)?);
-        let sequential = Sequential { place: Place::file(path)?, at: 0 };
+        let sequential = Sequential { place: GraphPlace::file(path)?, at: 0 };
         let file = SerializedFileWriter::new(sequential, schema, Arc::new(properties)).map_err(failed)?;
         let (path, reached, levels, parents) = (path.to_owned(), Vec::new(), Vec::new(), Vec::new());
         Ok(Self { path, file, vertices, written: 0, reached, levels, parents })
@@ -166,7 +166,7 @@ fn column<T: DataType>(
 /// A file that is written from its beginning to its end.
 #[derive(Debug)]
 struct Sequential {
-    place: Place,
+    place: GraphPlace,
     at: u64,
 }
 

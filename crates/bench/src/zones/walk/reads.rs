@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use storage::engine::Op;
 
-use super::{Claim, Place, Step, Walk};
+use super::{Claim, Step, Walk, ZonePlace};
 use crate::zones::ZoneError;
 use crate::zones::state::State;
 use crate::zones::zone::{Access, Busy, Set, ZoneState};
@@ -122,7 +122,7 @@ impl Walk {
 
     fn begin_reads_at(&mut self, zone: usize, state: &State) {
         let next = state.zones.get(zone).map_or(0, |zone| zone.start);
-        self.reads_from = Place { zone, next, ..self.reads_from };
+        self.reads_from = ZonePlace { zone, next, ..self.reads_from };
     }
 
     /// A zone that is given back as a whole.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use storage::engine::Op;
 
-use super::{Change, Claim, Place, Step, Walk};
+use super::{Change, Claim, Step, Walk, ZonePlace};
 use crate::zones::ZoneError;
 use crate::zones::state::State;
 use crate::zones::zone::{Access, Busy, Set, ZoneState};
@@ -219,7 +219,7 @@ impl Walk {
     /// Goes on to a zone.
     fn enter(&mut self, zone: usize, state: &State) {
         let next = state.zones.get(zone).map_or(0, |zone| zone.start);
-        self.writes_from = Place { zone, next, ..self.writes_from };
+        self.writes_from = ZonePlace { zone, next, ..self.writes_from };
         self.writes_from.has_written = false;
     }
 

@@ -29,7 +29,7 @@ const COPY_BYTES: usize = 1 << 20;
 const MEMORY: &str = "memory";
 
 /// A medium with its copy of the graph.
-struct Tier<'a> {
+struct SearchedTier<'a> {
     named: &'a TierDirectory,
     stands_on: String,
     direct: bool,
@@ -52,7 +52,7 @@ pub fn bench(args: &BenchArgs, graph: Fwg, keys: &[u64], stop: &AtomicBool) -> R
         let direct = copy.device().is_direct() || is_memory(backing);
         let searcher = Searcher::new(args, choice.clone(), &named.directory, stop);
         let stands_on = stands_on(backing);
-        tiers.push(Tier { named, stands_on, direct, copy, searcher, searches: Vec::new() });
+        tiers.push(SearchedTier { named, stands_on, direct, copy, searcher, searches: Vec::new() });
     }
     let graph_bytes = graph.header().file_bytes;
     // Its checksums are a part of the budget that each copy needs for its own.
@@ -162,22 +162,22 @@ fn no_copy(tier: &TierDirectory, error: &OpenError) -> Failure {
         .hint(hint)
 }
 
-fn documents(tiers: Vec<Tier<'_>>) -> Vec<TierDocument> {
+fn documents(tiers: Vec<SearchedTier<'_>>) -> Vec<TierDocument> {
     type Time = fn(&KeyDocument) -> f64;
     let (of_io, of_run): (Time, Time) = (|key| key.time.io_s, |key| key.elapsed_s);
-    let sum = |tier: &Tier<'_>, of: Time| tier.searches.iter().map(of).sum::<f64>();
+    let sum = |tier: &SearchedTier<'_>, of: Time| tier.searches.iter().map(of).sum::<f64>();
     let slowest = tiers.iter().max_by(|a, b| sum(a, of_io).total_cmp(&sum(b, of_io)));
     let slowest: Vec<[f64; 2]> =
         slowest.iter().flat_map(|tier| &tier.searches).map(|key| [of_io(key), of_run(key)]).collect();
     let sums = slowest.iter().fold([0.0; 2], |sums, key| [sums[0] + key[0], sums[1] + key[1]]);
-    let range = |tier: &Tier<'_>, which: usize, of: Time| {
+    let range = |tier: &SearchedTier<'_>, which: usize, of: Time| {
         let ratios = slowest.iter().zip(&tier.searches).map(|(key, own)| key[which] / of(own));
         let finite: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
         let (low, high) =
             (finite.iter().copied().reduce(f64::min)?, finite.iter().copied().reduce(f64::max)?);
         Some([low, high])
     };
-    let document = |tier: Tier<'_>| {
+    let document = |tier: SearchedTier<'_>| {
         let (io_s, run_s) = (sum(&tier, of_io), sum(&tier, of_run));
         let (io_speedup_range, run_speedup_range) = (range(&tier, 0, of_io), range(&tier, 1, of_run));
         TierDocument {

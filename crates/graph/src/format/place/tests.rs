@@ -13,15 +13,15 @@ fn a_second_writer_of_a_path_is_refused_and_what_a_dead_one_left_is_replaced() {
     let path = folder.path().join("a.fwg");
     let partial = folder.path().join(".a.fwg.partial");
     std::fs::write(&partial, "of a writer that was killed").expect("writes");
-    let mut first = Place::file(&path).expect("the old one is nobody's");
+    let mut first = GraphPlace::file(&path).expect("the old one is nobody's");
     first.write(b"first", 4096).expect("writes");
-    let second = Place::file(&path).expect_err("the first is at work");
+    let second = GraphPlace::file(&path).expect_err("the first is at work");
     assert!(matches!(second, GraphError::Busy { .. }), "{second}");
     first.complete(b"begin").expect("completes");
     let bytes = std::fs::read(&path).expect("is there");
     assert_eq!((&bytes[..5], &bytes[4096..]), (&b"begin"[..], &b"first"[..]));
     drop(first);
-    drop(Place::file(&path).expect("the first has ended"));
+    drop(GraphPlace::file(&path).expect("the first has ended"));
     assert!(!partial.exists() && path.exists(), "a writer that gives up leaves what was there");
 }
 
@@ -37,7 +37,7 @@ fn a_link_in_the_place_of_a_partial_file_is_removed_and_not_followed() {
     assert_eq!(locks::try_exclusive(held.as_fd()).expect("locks"), Attempt::Taken);
     for target in ["other", "nothing"] {
         std::os::unix::fs::symlink(target, &partial).expect("links");
-        let mut place = Place::file(&path).unwrap_or_else(|error| panic!("a link to {target}: {error}"));
+        let mut place = GraphPlace::file(&path).unwrap_or_else(|error| panic!("a link to {target}: {error}"));
         place.complete(b"begin").expect("completes");
         assert!(std::fs::symlink_metadata(&path).expect("is there").is_file());
         assert_eq!(std::fs::read(&others).expect("reads"), b"somebody's");
@@ -119,7 +119,7 @@ fn wanted() -> Contents {
     data.into_iter().chain([(0, HEADER.to_vec())]).collect()
 }
 
-fn write_all(place: &mut Place) {
+fn write_all(place: &mut GraphPlace) {
     for (offset, bytes) in wanted().into_iter().filter(|(offset, _)| *offset > 0) {
         place.write(&bytes, offset).expect("writes");
     }
@@ -131,7 +131,7 @@ fn a_power_failure_at_any_step_leaves_the_old_file_or_all_of_the_new_one() {
     let folder = tempfile::tempdir().expect("a directory");
     let noted = Arc::new(Noted::default());
     let calls: Arc<dyn FileCalls> = Arc::clone(&noted) as _;
-    write_all(&mut Place::file_by(&folder.path().join("a.fwg"), calls).expect("begins"));
+    write_all(&mut GraphPlace::file_by(&folder.path().join("a.fwg"), calls).expect("begins"));
     let steps = noted.steps();
     assert!(steps.len() >= 6, "{steps:?}");
     for end in 0..=steps.len() {
@@ -212,7 +212,7 @@ fn a_power_failure_at_any_step_leaves_a_device_whose_header_is_of_what_is_on_it(
     let nothing = File::open("/dev/null").expect("opens");
     let medium = Arc::new(Medium { noted: Noted::default(), nothing });
     let device: Arc<dyn Device> = Arc::clone(&medium) as _;
-    write_all(&mut Place::device(device, Path::new("medium")).expect("begins"));
+    write_all(&mut GraphPlace::device(device, Path::new("medium")).expect("begins"));
     let steps = medium.noted.steps();
     // Another graph was there before.
     let old: Contents = wanted().into_keys().map(|at| (at, b"old".to_vec())).collect();
