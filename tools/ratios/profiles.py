@@ -1,6 +1,6 @@
 """What `make run` builds (the profile `quick`) against what is installed (`release`): the CPU time of the same work by both binaries.
 
-The release is optimised across crates; `quick` is not, and most of it not at all, so that it compiles in a third of the time. The
+The release is optimised across crates; `quick` is not, and most of it not at all, so that it compiles sooner. The
 same commands run with both binaries, in alternating order: a fixed number of requests to memory, to a cached file and to a server of
 each, writes that are verified, a copy of many small files, a simulated sweep and its report. The figure is user CPU time of the
 process and its children, or of the server; time in the kernel is the same work for both, and only noise.
