@@ -135,6 +135,10 @@ fn reports_come_in_every_form(folder: &Path) {
     assert!(std::fs::read_to_string(folder.join("out/report.html")).expect("reads").starts_with("<!"));
     assert!(works(folder, &["report", "out", "--format=md"]).out.starts_with('#'));
     works(folder, &["report", "out", "--output", "runs.csv"]);
+    let words = "error: --output=page.pdf: no form has the extension .pdf\n\
+                 hint: html, md, csv, json and svg are known; or say which by --format\n";
+    refused(folder, &["report", "out", "--output", "page.pdf"], 2, words);
+    assert!(!folder.join("page.pdf").exists());
     let csv = std::fs::read_to_string(folder.join("runs.csv")).expect("reads");
     assert!(csv.lines().count() >= 29, "{csv}");
     assert!(works(folder, &["report", "out", "--format=html", "--output=-"]).out.starts_with("<!"));

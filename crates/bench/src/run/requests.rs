@@ -1,7 +1,6 @@
 //! Where the requests of a thread come from, and what becomes of each.
 //!
-//! [`Reads`] is the narrow path: one block size, reads only, nothing to check. It keeps no state a
-//! request and compiles to an offset and a push. [`General`] does everything else.
+//! [`Reads`] is the narrow path. [`General`] does everything else.
 
 use std::collections::HashSet;
 
@@ -21,6 +20,10 @@ use super::tally::Direction;
 use crate::payload::{Copies, Payload};
 use crate::verify::{Header, Verification, VerifyFailure};
 use crate::zones::{Step, Walk, ZoneError};
+
+mod reads;
+
+pub(super) use reads::Reads;
 
 /// A request that was issued, as its completion is counted.
 #[derive(Debug, Clone, Copy)]
@@ -101,54 +104,6 @@ pub(super) trait Requests {
 
     /// What completed in this slot, its data checked where that was asked.
     fn settle<E: Engine>(&mut self, engine: &E, slot: u32) -> Result<Settled, VerifyFailure>;
-}
-
-/// Reads of one size. Their order is chosen by a branch, always the same one in a run, and not by a type: it costs nothing that can be
-/// measured, and the loop is compiled once for an engine instead of once for each order.
-#[derive(Debug)]
-pub(super) struct Reads {
-    order: Order,
-    start: u64,
-    bs: u32,
-    budget: Budget,
-}
-
-impl Reads {
-    pub fn new(workload: &Workload, region: &Region) -> Self {
-        let seed = workload.randseed.wrapping_add(u64::from(region.job));
-        Self {
-            order: Order::new(workload, region.length / workload.min_bs(), seed),
-            start: region.start,
-            bs: workload.bs as u32,
-            budget: Budget::new(workload, region),
-        }
-    }
-}
-
-impl Requests for Reads {
-    const SLOW_TO_ISSUE: bool = false;
-
-    #[inline]
-    fn issue<E: Engine>(&mut self, engine: &mut E, slot: u32) -> bool {
-        if !self.budget.take(u64::from(self.bs)) {
-            return false;
-        }
-        let offset = self.start + self.order.next_block() * u64::from(self.bs);
-        engine.prepare(slot, Op::Read, offset, self.bs);
-        true
-    }
-
-    #[inline]
-    fn settle<E: Engine>(&mut self, _engine: &E, _slot: u32) -> Result<Settled, VerifyFailure> {
-        let priority = IoPriority::UNSET;
-        Ok(Settled {
-            direction: Direction::Read,
-            bytes: u64::from(self.bs),
-            offset: 0,
-            priority,
-            counts: true,
-        })
-    }
 }
 
 /// A request in flight.
