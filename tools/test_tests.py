@@ -120,7 +120,21 @@ class Parts(unittest.TestCase):
         code, text = self.summary("part", "other", "--", "third")
         self.assertEqual(code, 1)
         self.assertIn("not run: third: make test-third", text)
-        self.assertIn("PARTS names no part", self.summary("--", "third")[1])
+        code, text = self.summary("--", "third")
+        self.assertEqual(code, 1)
+        self.assertIn("PARTS names no part", text)
+
+    def test_a_program_whose_failures_have_no_name_is_not_repeated(self):
+        script = """if True:
+            import tests
+            program = tests.programs.Program("p", "", ("false",), ".", ())
+            part = tests.Part()
+            part.failed = 1
+            tests.repeat(part, tests.programs.Outcome(program, 101, False, []), 1, [])
+            assert part.failures == ["p: 1 of 1 failed tests have no name in its output"], part.failures
+            assert part.failed == 2 and not part.repeated
+        """
+        subprocess.run([sys.executable, "-c", script], cwd=TESTS.parent, stdout=subprocess.DEVNULL, check=True)
 
     def test_a_scenario_of_the_lab_that_is_repeated_counts_once(self):
         again = ("FAIL moves: a", " moves: once more, on a new machine", "ok   moves: a", " moves: 9 s (3 s of CPU time)", "lab: 1 ok, 0 failed, 0 left out")
